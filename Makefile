@@ -1,0 +1,65 @@
+# Everything runs in .venv, which the first command makes. Needs only make and Python 3.11 or newer.
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check --no-input
+
+# Files beginning with an underscore are helpers of the benchmarks, not scripts.
+BENCHMARKS := $(filter-out benchmarks/_%.py,$(sort $(wildcard benchmarks/*.py)))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help test demo bench format clean distclean
+
+help:  ## Show this list
+	@echo "Usage: make TARGET [PYTHON=python3.12] [WORKERS=4]"
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-13s%s\n", $$1, $$2}'
+
+test: $(VENV)/.installed-dev  ## Lint, check formatting, types and import order, then run all tests
+	@echo "== ruff check" && $(PY) -m ruff check .
+	@echo "== ruff format" && $(PY) -m ruff format --check .
+	@echo "== mypy" && $(PY) -m mypy
+	@echo "== import-linter" && $(VENV)/bin/lint-imports --no-logo
+	@echo "== pytest" && $(PY) -m pytest -n $(WORKERS)
+
+demo: $(VENV)/.installed-plots  ## Run the demonstration
+	$(PY) -m higsfa.datasets.toy
+
+bench: $(VENV)/.installed-bench  ## Run every script in benchmarks/, one after the other
+	@test -n "$(BENCHMARKS)" || echo "benchmarks/ holds no scripts yet."
+	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(PY) "$$script"; done
+
+format: $(VENV)/.installed-dev  ## Let ruff fix and format the code
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean:  ## Remove caches and build products, keep .venv
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -not -path './.git/*' -prune -exec rm -rf {} +
+
+distclean: clean  ## Remove .venv too
+	rm -rf $(VENV)
+
+# One stamp for each extra; an extra is installed again only after pyproject.toml has changed.
+$(VENV)/.installed-%: pyproject.toml $(VENV)/.created
+	@echo "Installing higsfa[$*] into $(VENV) ..."
+	@$(PIP) install --editable ".[$*]" || { \
+	    echo "error: could not install higsfa[$*]; pip's message is above. Is PyPI reachable?" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.created:
+	@command -v "$(PYTHON)" >/dev/null || { \
+	    echo "error: '$(PYTHON)' not found; name a Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "error: higsfa needs Python 3.11 or newer, but '$(PYTHON)' is $$("$(PYTHON)" -V 2>&1);" \
+	         "name another one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "Creating $(VENV) with $$("$(PYTHON)" -V 2>&1) ..."
+	@"$(PYTHON)" -m venv --clear $(VENV) || { \
+	    echo "error: '$(PYTHON) -m venv' failed; some systems ship it apart (Debian, Ubuntu: apt install python3-venv)" >&2; \
+	    exit 1; }
+	@touch $@

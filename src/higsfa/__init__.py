@@ -1,0 +1,1 @@
+"""Hierarchical information-preserving graph-based slow feature analysis."""

@@ -1,0 +1,1 @@
+"""The mathematics: frozen records and pure functions on numpy arrays."""

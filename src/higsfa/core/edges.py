@@ -1,0 +1,219 @@
+"""The three kinds of edges: between groups, along an order, and written out one by one.
+
+None of them ever holds N x N numbers. Each can say how many edges there are, the degree of every vertex and
+what the edges look like as a sparse matrix (for small N); the sums of training use the kinds directly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupEdges:
+    r"""Edges whose weight depends only on the groups of the two samples they join.
+
+    With sample weights :math:`w` and atoms (sets of samples that behave alike) :math:`a(n)`,
+
+    .. math:: \gamma_{nn'} = w_n w_{n'} K_{a(n) a(n')} - \delta_{nn'} w_n k_{a(n)} .
+
+    The second term takes the pairs of a copy with itself out again: a sample of weight w stands for w copies,
+    and copies are joined to each other but not to themselves.
+
+    Parameters
+    ----------
+    atoms : (N,) int array
+        The atom of each sample, -1 for samples without edges.
+    couplings : (A, A) array
+        K, symmetric.
+    loops : (A,) array
+        k, the self pairs taken out; zeros where self-loops are kept.
+    sample_weight : (N,) array
+        w.
+    """
+
+    atoms: Ints
+    couplings: Floats
+    loops: Floats
+    sample_weight: Floats
+
+    @property
+    def n_atoms(self) -> int:
+        return len(self.loops)
+
+    @property
+    def masses(self) -> Floats:
+        """Total sample weight of each atom."""
+        inside = self.atoms >= 0
+        return np.bincount(self.atoms[inside], self.sample_weight[inside], minlength=self.n_atoms)
+
+    @property
+    def atom_degrees(self) -> Floats:
+        """Degree per unit of sample weight, the loops that were taken out included."""
+        return self.couplings @ self.masses
+
+    def scaled(self, factor: float) -> GroupEdges:
+        return replace(self, couplings=factor * self.couplings, loops=factor * self.loops)
+
+    def degrees(self) -> Floats:
+        return self.sample_weight * _lookup(self.atom_degrees - self.loops, self.atoms)
+
+    def n_edges(self) -> int:
+        inside = (self.atoms >= 0) & (self.sample_weight > 0)
+        counts = np.bincount(self.atoms[inside], minlength=self.n_atoms).astype(float)
+        joined = (self.couplings != 0).astype(float)
+        pairs = counts @ joined @ counts - np.diag(joined) @ counts
+        return int(round(pairs / 2))
+
+    def to_sparse(self) -> sp.csr_array:
+        kept = np.flatnonzero(self.atoms >= 0)
+        onehot = sp.csr_array(
+            (self.sample_weight[kept], (kept, self.atoms[kept])), shape=(len(self.atoms), self.n_atoms)
+        )
+        own = sp.diags_array(self.sample_weight * _lookup(self.loops, self.atoms))
+        return sp.csr_array(onehot @ sp.csr_array(self.couplings) @ onehot.T - own)
+
+
+@dataclass(frozen=True, eq=False)
+class ChainEdges:
+    """Edges along an order: each position is joined to one or more runs of later positions.
+
+    Parameters
+    ----------
+    order : (M,) int array or None
+        The sample at each position; None is row order.
+    n_samples : int
+        N; samples that stand nowhere in `order` have no edges.
+    first, last : (r, M) int arrays
+        Position p is joined to the positions first[i, p] .. last[i, p], all of them after p. An empty run has
+        last < first.
+    loops : (M,) array
+        Number of self pairs at each position (mirrored windows only).
+    weight : float
+        The weight of every edge.
+    """
+
+    order: Ints | None
+    n_samples: int
+    first: Ints
+    last: Ints
+    loops: Floats
+    weight: float
+
+    def scaled(self, factor: float) -> ChainEdges:
+        return replace(self, weight=factor * self.weight)
+
+    @property
+    def n_forward(self) -> int:
+        """Pairs, each counted once in the direction of the order (a mirrored pair counts again)."""
+        return int(np.maximum(self.last - self.first + 1, 0).sum())
+
+    def n_edges(self) -> int:
+        return int(np.maximum(self.last[0] - self.first[0] + 1, 0).sum())
+
+    def pair_degrees(self) -> Floats:
+        """Degrees without self pairs, by sample."""
+        m = self.first.shape[1]
+        lengths = np.maximum(self.last - self.first + 1, 0)
+        steps = np.zeros(m + 1)
+        for first, last, length in zip(self.first, self.last, lengths, strict=True):
+            some = length > 0
+            np.add.at(steps, first[some], 1.0)
+            np.add.at(steps, last[some] + 1, -1.0)
+        return self._by_sample(self.weight * (lengths.sum(axis=0) + np.cumsum(steps[:-1])))
+
+    def degrees(self) -> Floats:
+        return self.pair_degrees() + self._by_sample(self.weight * self.loops)
+
+    def to_sparse(self) -> sp.csr_array:
+        i, j = [], []
+        for first, last in zip(self.first, self.last, strict=True):
+            length = np.maximum(last - first + 1, 0)
+            i.append(np.repeat(np.arange(len(first)), length))
+            j.append(np.repeat(first, length) + _within(length))
+        rows, cols = np.concatenate(i), np.concatenate(j)
+        own = np.arange(len(self.loops))
+        order = np.arange(self.n_samples) if self.order is None else self.order
+        values = np.r_[np.full(2 * len(rows), self.weight), self.weight * self.loops]
+        where = (order[np.r_[rows, cols, own]], order[np.r_[cols, rows, own]])
+        return sp.csr_array(sp.coo_array((values, where), shape=(self.n_samples, self.n_samples)))
+
+    def _by_sample(self, values: Floats) -> Floats:
+        if self.order is None:
+            return values
+        out = np.zeros(self.n_samples)
+        out[self.order] = values
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class SparseEdges:
+    """Edges written out: the upper triangle of a symmetric sparse matrix, and its diagonal."""
+
+    upper: sp.csr_array
+    diagonal: Floats
+
+    def scaled(self, factor: float) -> SparseEdges:
+        return SparseEdges(sp.csr_array(factor * self.upper), factor * self.diagonal)
+
+    @property
+    def n_forward(self) -> int:
+        return int(self.upper.nnz)
+
+    def n_edges(self) -> int:
+        return int(self.upper.nnz)
+
+    def pair_degrees(self) -> Floats:
+        return np.asarray(self.upper.sum(axis=0)).ravel() + np.asarray(self.upper.sum(axis=1)).ravel()
+
+    def degrees(self) -> Floats:
+        return self.pair_degrees() + self.diagonal
+
+    def to_sparse(self) -> sp.csr_array:
+        return sp.csr_array(self.upper + self.upper.T + sp.diags_array(self.diagonal))
+
+
+Edges = GroupEdges | ChainEdges | SparseEdges
+
+
+def chain(lengths: Ints, lag: int, width: int, *, mirrored: bool) -> tuple[Ints, Ints, Floats]:
+    """Runs of neighbours lag .. lag + width - 1 positions ahead, within segments of the given lengths.
+
+    With mirrored ends the window that reaches beyond an end of its segment is folded back into it, as if the
+    segment went on as its own mirror image; a position whose image lies within its window gets self pairs.
+    """
+    total = int(lengths.sum())
+    position = _within(lengths)
+    left = np.repeat(lengths, lengths) - 1 - position
+    here = np.arange(total)
+    end = here + left
+    first, last = here + lag, np.minimum(here + lag + width - 1, end)
+    loops = np.zeros(total)
+    if not mirrored:
+        return first[None], last[None], loops
+    d = width
+    to_start = np.minimum(d - 1 - position, position + left)
+    to_end = np.minimum(d - 1 - left, position + left)
+    start_of = here - position
+    head = (here + 1, start_of + to_start)
+    tail = (np.maximum(end - to_end, here + 1), end)
+    loops += (2 * position <= d - 1).astype(float) + (2 * left <= d - 1)
+    return np.stack([first, head[0], tail[0]]), np.stack([last, head[1], tail[1]]), loops
+
+
+def _within(lengths: Ints) -> Ints:
+    """0 .. length-1 for each length in turn."""
+    ends = np.cumsum(lengths)
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+
+
+def _lookup(table: Floats, codes: Ints) -> Floats:
+    """table[codes], 0 where the code is -1."""
+    return np.append(table, 0.0)[codes]

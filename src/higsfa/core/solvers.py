@@ -1,0 +1,192 @@
+r"""Covariances in, nodes out: slow features, scalings, residual components.
+
+Slow features minimise :math:`b^T \dot C b` under :math:`b^T C b = 1` (equations 1-4 of the paper). The
+information-preserving node (Algorithm 1) predicts its input from the slow features, :math:`x' \approx M s' + b`, and
+describes what is left by principal components. Both steps need nothing but covariances, so no sample is looked at
+again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from higsfa.core.covariances import Covariances
+from higsfa.core.linalg import fix_signs, principal_axes, rank_tolerance, standard_deviations, whitening
+from higsfa.core.nodes import Frontend, Node
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NodeOptions:
+    """What a node shall extract.
+
+    Attributes
+    ----------
+    n_components : D, the number of features; None for all.
+    preserve : whether the node is information preserving (iSFA, iGSFA) or only slow (SFA, GSFA).
+    delta_threshold, n_slow : features with Delta below the threshold form the slow part, or exactly n_slow do.
+    scaling : "sensitivity" or "qr".
+    min_scale : lower bound on the scales, relative to the largest.
+    weighted : regression and PCA with vertex weights instead of plain ones.
+    shrinkage : fraction of the mean variance added to the diagonal of the covariance.
+    """
+
+    n_components: int | None = None
+    preserve: bool = False
+    delta_threshold: float = 1.96
+    n_slow: int | None = None
+    scaling: str = "sensitivity"
+    min_scale: float = 1e-3
+    weighted: bool = False
+    shrinkage: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class SlowFeatures:
+    """Slow features s = B^T (z - mean): B (I', r), their Delta values, ascending, and the rank r."""
+
+    B: Floats
+    delta_values: Floats
+    rank: int
+
+
+def slow_features(cov: Covariances, n_expanded: int, shrinkage: float = 0.0) -> SlowFeatures:
+    """All features of the expanded input, slowest first, with weighted variance 1 and decorrelated."""
+    C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
+    scale = standard_deviations(C, cov.noise[:n_expanded])
+    padded = C
+    if shrinkage:
+        used = scale > 0
+        padded = C + shrinkage * np.mean(np.diag(C)[used], initial=0.0, where=True) * np.diag(used.astype(float))
+    W = whitening(padded, np.where(scale > 0, np.sqrt(np.diag(padded)), 0.0), rank_tolerance(cov.precision))
+    rank = W.shape[1]
+    if rank == 0:
+        return SlowFeatures(np.zeros((n_expanded, 0)), np.zeros(0), 0)
+    deltas, U = scipy.linalg.eigh(W.T @ C_dot @ W, driver="evd", check_finite=False)
+    B = W @ U
+    if shrinkage:
+        variance = np.einsum("ij,ij->j", B, C @ B)
+        order = np.argsort(deltas / variance, kind="stable")
+        B, deltas = (B / np.sqrt(variance))[:, order], (deltas / variance)[order]
+    return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0), rank)
+
+
+def n_slow_features(deltas: Floats, n_expanded: int, options: NodeOptions) -> int:
+    """J of the paper."""
+    limit = len(deltas) if options.n_components is None else min(len(deltas), options.n_components)
+    if not options.preserve:
+        return limit
+    if options.n_slow is not None:
+        return min(options.n_slow, limit)
+    if options.delta_threshold >= 4.0:
+        return limit
+    widest = n_expanded if options.n_components is None else min(n_expanded, options.n_components)
+    return min(int(np.sum(deltas < options.delta_threshold)), widest - 1, limit)
+
+
+@dataclass(frozen=True, eq=False)
+class _Regression:
+    """x ~ M s + b from the first J slow features, and the principal components of what is left."""
+
+    M: Floats
+    variances: Floats
+    axes: Floats
+
+
+def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: NodeOptions) -> Node:
+    """Solve a node. `cov` and `shift` are those of its variables t (see :class:`Frontend`)."""
+    n = frontend.n_expanded
+    slow = slow_features(cov, n, options.shrinkage)
+    sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
+    J = n_slow_features(slow.delta_values, n, options)
+    fit, J = _regress(sigma, slow.B, frontend.input_rows, J, options)
+    return _assemble(cov, frontend, shift, slow, fit, J, (sigma, mu), options)
+
+
+def _regress(
+    sigma: Floats, B_all: Floats, inputs: NDArray[np.intp], J: int, options: NodeOptions
+) -> tuple[_Regression, int]:
+    """Regression and residual components; J grows where the residual has too few of them."""
+    n = len(B_all)
+    X = sigma[np.ix_(inputs, inputs)]
+    floor = 1e-12 * max(float(np.trace(X)), 0.0) if len(X) else 0.0
+    no_axes = np.zeros(0), np.zeros((len(inputs), 0))
+    while True:
+        B = B_all[:, :J]
+        to_inputs = sigma[inputs, :n] @ B
+        M = to_inputs @ np.linalg.pinv(B.T @ sigma[:n, :n] @ B, rcond=1e-12, hermitian=True)
+        wants_rest = options.preserve and not (options.n_slow is None and options.delta_threshold >= 4.0)
+        variances, axes = principal_axes(X - M @ to_inputs.T, floor) if wants_rest else no_axes
+        D = options.n_components
+        missing = 0 if D is None else D - J - len(variances)
+        if missing <= 0 or J >= B_all.shape[1] or not options.preserve:
+            rest = len(variances) if D is None else max(D - J, 0)
+            return _Regression(M, variances[:rest], axes[:, :rest]), J
+        J = min(J + missing, B_all.shape[1])
+
+
+def scales(M: Floats, largest_rest: float, options: NodeOptions) -> Floats:
+    """The matrix that scales (and with "qr" mixes) unit-variance slow features: y' = A s'."""
+    J = M.shape[1]
+    if not options.preserve:
+        return np.eye(J)
+    if options.scaling == "sensitivity":
+        lengths = np.linalg.norm(M, axis=0)
+        return np.diag(_bounded(lengths, largest_rest, options.min_scale))
+    R = scipy.linalg.qr(np.vstack([M, np.zeros((max(J - len(M), 0), J))]), mode="economic", check_finite=False)[1]
+    R = R * np.where(np.diag(R) < 0, -1.0, 1.0)[:, None]
+    diagonal = np.diag(R)
+    return R + np.diag(_bounded(diagonal, largest_rest, options.min_scale) - diagonal)
+
+
+def _bounded(lengths: Floats, largest_rest: float, min_scale: float) -> Floats:
+    largest = max(float(np.max(lengths, initial=0.0)), largest_rest)
+    return np.maximum(lengths, min_scale * largest) if largest > 0 else np.ones_like(lengths)
+
+
+def _assemble(
+    cov: Covariances,
+    frontend: Frontend,
+    shift: Floats,
+    slow: SlowFeatures,
+    fit: _Regression,
+    J: int,
+    plain: tuple[Floats, Floats],
+    options: NodeOptions,
+) -> Node:
+    """Write slow and reconstructive parts as one affine map of t, and its inverse."""
+    sigma, mu = plain
+    n, inputs, B = frontend.n_expanded, frontend.input_rows, slow.B[:, :J]
+    A = scales(fit.M, float(np.sqrt(np.max(fit.variances, initial=0.0))), options)
+    E = np.zeros((J + len(fit.variances), len(mu)))
+    E[:J, :n] = A @ B.T
+    E[J:, :n] = -fit.axes.T @ fit.M @ B.T
+    np.add.at(E[J:].T, inputs, fit.axes)
+    # s' has weighted mean 0; the residual has plain mean 0, whatever the weights of the slow part.
+    e = -np.concatenate([A @ (B.T @ cov.mean[:n]), E[J:] @ mu])
+    b = mu[inputs] - fit.M @ (B.T @ (mu[:n] - cov.mean[:n]))
+    output_mean = E @ cov.plain_mean + e
+    decoder = np.column_stack([np.linalg.solve(A.T, fit.M.T).T, fit.axes])
+    if frontend.expansion.is_linear:
+        # Nothing is clipped or expanded, so the centre may be set after the fact, to the mean of the inputs.
+        center = frontend.center + shift[inputs] + cov.plain_mean[inputs]
+        frontend = replace(frontend, center=center, low=None, high=None)
+        e, b = e + E @ cov.plain_mean, b - cov.plain_mean[inputs]
+    else:
+        e, b = e - E @ shift, b + shift[inputs]
+    return Node(
+        frontend=frontend,
+        encoder=E,
+        offset=e,
+        decoder=decoder,
+        decode_offset=b + frontend.center,
+        delta_values=slow.delta_values,
+        n_slow=J,
+        rank=slow.rank,
+        output_mean=output_mean,
+    )

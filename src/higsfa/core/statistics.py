@@ -1,0 +1,206 @@
+"""The sums that training needs: zero, update, merge.
+
+Everything is additive over samples, so it can be gathered tile by tile, on several threads or machines, and merged.
+Products are formed in the precision of the data; sums are kept in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from higsfa.core.tiles import LocalEdges, LocalMatrix, LocalPairs, LocalRuns, Plan, Tile
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(eq=False)
+class Sums:
+    r"""Sums over samples of z, the expanded input (with missing inputs beside it), minus a fixed shift.
+
+    Attributes
+    ----------
+    weights : (K,) total weight of each channel.
+    first : (K + A, T) weighted sums of z, then group sums :math:`s_a = \sum_{n \in a} w_n z_n`.
+    second : (K, T, T) weighted sums of :math:`z z^T`.
+    edges : (T, T) sum over edges that are not between groups; None if there are none.
+    low, high : (I,) range of the inputs.
+    count : number of samples with a weight.
+    """
+
+    weights: Floats
+    first: Floats
+    second: Floats
+    edges: Floats | None
+    low: Floats
+    high: Floats
+    count: int = 0
+
+    @property
+    def n_channels(self) -> int:
+        return len(self.weights)
+
+    def copy(self) -> Sums:
+        edges = None if self.edges is None else self.edges.copy()
+        arrays = (self.weights.copy(), self.first.copy(), self.second.copy())
+        return Sums(*arrays, edges, self.low.copy(), self.high.copy(), self.count)
+
+
+def zero(n_inputs: int, n_variables: int, plan: Plan) -> Sums:
+    """Empty sums for the channels, groups and edges of a plan."""
+    K, T = plan.n_channels, n_variables
+    return Sums(
+        weights=np.zeros(K),
+        first=np.zeros((K + plan.n_atoms, T)),
+        second=np.zeros((K, T, T)),
+        edges=np.zeros((T, T)) if plan.has_edges else None,
+        low=np.full(n_inputs, np.inf),
+        high=np.full(n_inputs, -np.inf),
+    )
+
+
+def update(sums: Sums, Z: NDArray[Any], tile: Tile) -> None:
+    """Add the samples of a tile, given as a feature-major block Z of shape (T, rows of the tile)."""
+    core = Z[:, : tile.n_core]
+    K = sums.n_channels
+    if tile.weights.any():
+        runs = run_sums(core, tile.starts)
+        sums.first += tile.selector @ runs.T
+        sums.count += tile.n_core
+        if tile.weights.ndim == 1:
+            sums.weights += tile.weights * tile.n_core
+            _add_weighted(sums.second, core @ core.T, tile.weights)
+        else:
+            sums.weights += tile.weights.sum(axis=1)
+            for k in range(K):
+                scaled = core * np.sqrt(tile.weights[k]).astype(Z.dtype)
+                sums.second[k] += scaled @ scaled.T
+    for edges in tile.edges:
+        assert sums.edges is not None
+        sums.edges += _edge_sum(Z, tile.n_core, edges)
+
+
+def observe_range(sums: Sums, X: NDArray[Any]) -> None:
+    """Widen the range of the inputs by a feature-major block X of shape (I, n)."""
+    if X.shape[1]:
+        np.minimum(sums.low, X.min(axis=1), out=sums.low)
+        np.maximum(sums.high, X.max(axis=1), out=sums.high)
+
+
+def merge(a: Sums, b: Sums) -> Sums:
+    """Add b into a and return a."""
+    a.weights += b.weights
+    a.first += b.first
+    a.second += b.second
+    if a.edges is not None and b.edges is not None:
+        a.edges += b.edges
+    np.minimum(a.low, b.low, out=a.low)
+    np.maximum(a.high, b.high, out=a.high)
+    a.count += b.count
+    return a
+
+
+class Tree:
+    """Merges numbered block sums in a fixed binary tree, whatever the order in which they arrive.
+
+    Blocks 2k and 2k + 1 are merged first, then pairs of those, and so on; an odd one out at the end joins the
+    sums before it. The shape depends on the number of blocks alone.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[int, int], Any] = {}
+
+    def add(self, block: int, sums: Any) -> None:
+        level = 0
+        while (level, block ^ 1) in self._waiting:
+            other = self._waiting.pop((level, block ^ 1))
+            sums = merge_pair(sums, other) if block % 2 == 0 else merge_pair(other, sums)
+            level, block = level + 1, block // 2
+        self._waiting[level, block] = sums
+
+    def total(self) -> Any:
+        """The sum of all blocks added; empties the tree."""
+        result: Any = None
+        for key in sorted(self._waiting):
+            part = self._waiting[key]
+            result = part if result is None else merge_pair(part, result)
+        self._waiting.clear()
+        return result
+
+
+def merge_pair(a: Any, b: Any) -> Any:
+    """Merge sums, or two lists of sums node by node."""
+    if isinstance(a, list):
+        return [merge_pair(x, y) for x, y in zip(a, b, strict=True)]
+    return merge(a, b)
+
+
+def run_sums(Z: NDArray[Any], starts: NDArray[np.intp]) -> Floats:
+    """Sums of the columns of Z over runs that begin at `starts`, in float64: (T, runs)."""
+    if Z.flags.c_contiguous or Z.strides[1] == Z.itemsize:
+        return np.add.reduceat(Z, starts, axis=1).astype(np.float64)
+    out = np.empty((len(Z), len(starts)))
+    ones = np.ones(int(np.diff(starts, append=Z.shape[1]).max()), dtype=Z.dtype)
+    for k, (a, b) in enumerate(_spans(starts, Z.shape[1])):
+        out[:, k] = Z[:, a:b] @ ones[: b - a]
+    return out
+
+
+def _spans(starts: NDArray[np.intp], end: int) -> Iterator[tuple[int, int]]:
+    edges = [*starts.tolist(), end]
+    return zip(edges[:-1], edges[1:], strict=True)
+
+
+def _add_weighted(second: Floats, product: NDArray[Any], weights: Floats) -> None:
+    for k, weight in enumerate(weights):
+        if weight == 1.0:
+            second[k] += product
+        elif weight != 0.0:
+            second[k] += weight * product
+
+
+def _edge_sum(Z: NDArray[Any], n_core: int, edges: LocalEdges) -> Floats:
+    """Sum over edges, both directions, of gamma (z - z')(z - z')^T; for runs and matrices without the degree terms,
+    which are in the edge weighting of the second moments."""
+    if isinstance(edges, LocalPairs):
+        D = _differences(Z, edges.i, edges.j)
+        if isinstance(edges.weight, np.ndarray):
+            D *= np.sqrt(edges.weight).astype(Z.dtype)
+            return np.asarray(2.0 * (D @ D.T), dtype=np.float64)
+        return np.asarray(2.0 * edges.weight * (D @ D.T).astype(np.float64))
+    if isinstance(edges, LocalMatrix):
+        ahead = (edges.matrix.astype(Z.dtype) @ Z.T).T
+        cross = (Z[:, :n_core] @ ahead.T).astype(np.float64)
+    else:
+        cross = edges.weight * _run_cross(Z, edges)
+    return -2.0 * (cross + cross.T)
+
+
+def _run_cross(Z: NDArray[Any], edges: LocalRuns) -> Floats:
+    """Sum over p of z_p times the sum of z over the run of p, from cumulative sums."""
+    sums = np.zeros((len(Z), Z.shape[1] + 1))
+    np.cumsum(Z, axis=1, dtype=np.float64, out=sums[:, 1:])
+    n = edges.first.shape[1]
+    ahead = np.zeros((len(Z), n))
+    for first, last in zip(edges.first, edges.last, strict=True):
+        ahead += sums[:, last + 1] - sums[:, first]
+    return np.asarray(Z[:, :n] @ ahead.T.astype(Z.dtype), dtype=np.float64)
+
+
+def _differences(Z: NDArray[Any], i: NDArray[np.intp], j: NDArray[np.intp]) -> NDArray[Any]:
+    """Z[:, j] - Z[:, i], from slices where the pairs run side by side."""
+    if len(i) == 0:
+        return np.zeros((len(Z), 0), dtype=Z.dtype)
+    breaks = np.flatnonzero((np.diff(i) != 1) | (np.diff(j) != 1)) + 1
+    if len(breaks) > len(i) // 64:
+        return Z[:, j] - Z[:, i]
+    layout = "C" if Z.strides[-1] == Z.itemsize else "F"
+    D = np.empty((len(Z), len(i)), dtype=Z.dtype, order=layout)
+    for a, b in _spans(np.concatenate([[0], breaks]), len(i)):
+        n = b - a
+        np.subtract(Z[:, j[a] : j[a] + n], Z[:, i[a] : i[a] + n], out=D[:, a:b])
+    return D

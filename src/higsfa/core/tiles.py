@@ -1,0 +1,443 @@
+"""How samples are cut for the sums: numbered blocks, and in them tiles of samples with equal weights.
+
+Training needs the second moments of the same samples under a few weightings: the vertex weights v, the weights e of
+the edge covariance, and the plain sample weights w. Samples with equal weights form a cell; a tile holds samples of
+one cell, so that its product z z^T is computed once and weighted afterwards. Blocks have a fixed size, whatever the
+batches that the data came in, and block sums are merged in a fixed tree: this is why threads, workers and restarts
+cannot change a bit of the result.
+
+Graphs with edges along an order keep that order instead, and each tile brings along the samples that its edges reach
+(its halo).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from higsfa.core.edges import ChainEdges, GroupEdges, SparseEdges
+from higsfa.core.graph import TrainingGraph
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+BLOCK = 16384
+"""Samples in a block."""
+MIN_CELL = 64
+"""Cells with fewer samples in a block share tiles, and pay for one product per weighting."""
+MAX_LEVELS = 32
+"""With more distinct sample weights than this, cells would be too small to be of use."""
+TILE_BYTES = 2**24
+ROLES = ("vertex", "edge", "plain")
+
+
+def tile_rows(n_features: int, itemsize: int) -> int:
+    """Samples in a tile: enough for the matrix product to run at full speed, in bounded memory."""
+    fitting = TILE_BYTES // max(1, n_features * itemsize)
+    return int(np.clip(1 << max(fitting.bit_length() - 1, 0), 128, 2048))
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPairs:
+    """Edges from positions i to positions j of a tile, with weights."""
+
+    i: Ints
+    j: Ints
+    weight: Floats | float
+
+
+@dataclass(frozen=True, eq=False)
+class LocalRuns:
+    """Edges from position p of a tile to all positions first[p] .. last[p]."""
+
+    first: Ints
+    last: Ints
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class LocalMatrix:
+    """Edges as a sparse matrix (core x tile)."""
+
+    matrix: sp.csr_array
+
+
+LocalEdges = LocalPairs | LocalRuns | LocalMatrix
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """Some samples and what the sums need to know about them.
+
+    Attributes
+    ----------
+    rows : sample numbers; the first `n_core` are summed, the others are the halo.
+    weights : (K,) if all core samples have the same weights in the K channels, else (K, n_core).
+    starts : starts of the runs of samples that have the same weights and atoms.
+    selector : (K + A, runs) matrix that turns sums over runs into weighted sums and group sums.
+    edges : edges within the tile, from its core.
+    """
+
+    rows: Ints
+    n_core: int
+    weights: Floats
+    starts: Ints
+    selector: Any
+    edges: tuple[LocalEdges, ...] = ()
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The blocks and tiles of a graph. Build with :func:`make_plan`.
+
+    Attributes
+    ----------
+    mix : (3, K) array
+        The three weightings (vertex, edge, plain) as combinations of the K channels that are gathered.
+    n_atoms : int
+        Rows of group sums.
+    couplings : tuple of (A_p, A_p) arrays
+        Of the group parts, in the order of their group sums.
+    edge_weight : float
+        R.
+    """
+
+    mix: Floats
+    n_channels: int
+    couplings: tuple[Floats, ...]
+    edge_weight: float
+    n_blocks: int
+    has_edges: bool
+    _layout: _Cells | _Ordered
+
+    @property
+    def n_atoms(self) -> int:
+        return sum(len(K) for K in self.couplings)
+
+    def tiles(self, block: int, rows: int) -> Iterator[Tile]:
+        """Tiles of one block, of at most `rows` core samples each."""
+        return self._layout.tiles(block, rows)
+
+
+def make_plan(graph: TrainingGraph) -> Plan:
+    """Cut the samples of a graph into blocks and tiles."""
+    groups = [part.edges for part in graph.parts if isinstance(part.edges, GroupEdges)]
+    levels = _levels(graph.sample_weight)
+    layout: _Cells | _Ordered
+    if len(groups) == len(graph.parts) and levels is not None:
+        layout = _Cells.of(graph, groups, *levels)
+    else:
+        layout = _Ordered.of(graph, groups)
+    return Plan(
+        mix=layout.mix,
+        n_channels=layout.mix.shape[1],
+        couplings=tuple(edges.couplings for edges in groups),
+        edge_weight=graph.total_edge_weight,
+        n_blocks=layout.n_blocks,
+        has_edges=isinstance(layout, _Ordered) and bool(layout.local),
+        _layout=layout,
+    )
+
+
+def _levels(w: Floats) -> tuple[Ints, int] | None:
+    """The number of each sample's weight among the distinct weights; None if there are too many of them."""
+    if len(w) == 0 or np.all(w == w[0]):
+        return np.zeros(len(w), dtype=np.intp), 1
+    values = np.unique(w[: 4 * MAX_LEVELS])
+    if len(values) <= MAX_LEVELS:
+        values = np.unique(w)
+    if len(values) > MAX_LEVELS:
+        return None
+    return np.searchsorted(values, w), len(values)
+
+
+def reduce_weightings(roles: Floats) -> tuple[Floats, Floats]:
+    """Channels that span the weightings, each one of the given rows, and the mix that gives the rows back."""
+    basis: list[Floats] = []
+    mix = np.zeros((len(roles), len(roles)))
+    for r, role in enumerate(roles):
+        if basis:
+            B = np.stack(basis, axis=1)
+            scale = np.abs(B).max(axis=0)
+            coefficients = np.linalg.lstsq(B / scale, role, rcond=1e-10)[0] / scale
+            if np.max(np.abs(B @ coefficients - role), initial=0.0) <= 1e-14 * np.max(np.abs(role), initial=0.0):
+                mix[r, : len(basis)] = coefficients
+                continue
+        mix[r, len(basis)] = 1.0
+        basis.append(role)
+    return np.stack(basis), mix[:, : len(basis)]
+
+
+def _compress(codes: list[Ints], sizes: list[int]) -> tuple[Ints, Ints]:
+    """Number the distinct combinations of several codings.
+
+    Returns the combination of each sample and one sample (the first) of each combination.
+    """
+    joint = np.zeros(len(codes[0]), dtype=np.int64)
+    span = 1
+    for code, size in zip(codes, sizes, strict=True):
+        if span * size > 2**20:
+            joint = np.unique(joint, return_inverse=True)[1].ravel()
+            span = int(joint.max(initial=-1)) + 1
+        joint = joint * size + code
+        span *= size
+    if span > 2**22:
+        _, first, inverse = np.unique(joint, return_index=True, return_inverse=True)
+        return inverse.ravel(), first
+    first = np.full(span, -1, dtype=np.intp)
+    first[joint[::-1]] = np.arange(len(joint) - 1, -1, -1)
+    present = first >= 0
+    return (np.cumsum(present) - 1)[joint], first[present]
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Row order, sorted by weights within each block; for graphs made of groups only."""
+
+    fine: Ints  # (N,) combination of weights and atoms, numbered so that combinations of equal weights are adjacent
+    cell: Ints  # (F,) which combinations have equal weights
+    channels: Floats  # (K, F)
+    mix: Floats
+    atom_rows: Ints  # (P, F) row of the group sums for each part, -1 for none
+    sample_weight: Floats  # (F,)
+    n_atoms: int
+
+    @classmethod
+    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], levels: Ints, n_levels: int) -> _Cells:
+        codes = [edges.atoms + 1 for edges in groups] + [levels]
+        fine, first = _compress(codes, [edges.n_atoms + 1 for edges in groups] + [n_levels])
+        w = graph.sample_weight[first]
+        atoms = np.stack([edges.atoms[first] for edges in groups])
+        v = graph.vertex_weights[first]
+        e = np.zeros(len(first))
+        for edges, own in zip(groups, atoms, strict=True):
+            e += w * np.append(edges.atom_degrees, 0.0)[own]
+        channels, mix = reduce_weightings(np.stack([v, e, w]))
+        order = np.lexsort((*atoms[::-1], *channels))
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        channels, atoms = channels[:, order], atoms[:, order]
+        change = np.any(channels[:, 1:] != channels[:, :-1], axis=0)
+        offsets = np.cumsum([0] + [edges.n_atoms for edges in groups])
+        return cls(
+            fine=rank[fine].astype(np.uint16 if len(order) < 2**16 else np.intp),
+            cell=np.concatenate([[0], np.cumsum(change)]),
+            channels=channels,
+            mix=mix,
+            atom_rows=np.where(atoms >= 0, atoms + offsets[:-1, None], -1),
+            sample_weight=w[order],
+            n_atoms=int(offsets[-1]),
+        )
+
+    @property
+    def n_blocks(self) -> int:
+        return -(-len(self.fine) // BLOCK)
+
+    def tiles(self, block: int, rows: int) -> Iterator[Tile]:
+        lo = block * BLOCK
+        fine = self.fine[lo : lo + BLOCK]
+        order = np.argsort(fine, kind="stable")
+        fine = fine[order]
+        order += lo
+        cells = self.cell[fine]
+        edges = np.concatenate([[0], np.flatnonzero(cells[1:] != cells[:-1]) + 1, [len(cells)]])
+        small = []
+        for a, b in zip(edges[:-1], edges[1:], strict=True):
+            if not np.any(self.channels[:, fine[a]]):
+                continue  # weight 0 everywhere: as if absent
+            if b - a < MIN_CELL:
+                small.append(np.arange(a, b))
+                continue
+            for start in range(a, b, rows):
+                part = slice(start, min(start + rows, b))
+                yield self._tile(order[part], fine[part], self.channels[:, fine[a]])
+        left = np.concatenate(small) if small else np.zeros(0, dtype=np.intp)
+        for start in range(0, len(left), rows):
+            some = left[start : start + rows]
+            yield self._tile(order[some], fine[some], self.channels[:, fine[some]])
+
+    def _tile(self, rows: Ints, fine: Ints, weights: Floats) -> Tile:
+        starts = np.concatenate([[0], np.flatnonzero(fine[1:] != fine[:-1]) + 1])
+        own = fine[starts]
+        selector = _selector(self.channels[:, own], self.atom_rows[:, own], self.sample_weight[own], self.n_atoms)
+        return Tile(rows, len(rows), weights, starts, selector)
+
+
+@dataclass(frozen=True, eq=False)
+class _Ordered:
+    """Samples in the order of the edges, tiles with halos; weights sample by sample."""
+
+    order: Ints | None  # order of the main track, None is row order
+    n_samples: int
+    channels: Floats  # (K, N)
+    mix: Floats
+    atom_rows: Ints  # (P, N)
+    sample_weight: Floats
+    n_atoms: int
+    local: tuple[tuple[ChainEdges | SparseEdges, bool], ...]  # edges and whether to sum differences
+
+    @classmethod
+    def of(cls, graph: TrainingGraph, groups: list[GroupEdges]) -> _Ordered:
+        w = graph.sample_weight
+        e = np.zeros(graph.n_samples)
+        for edges in groups:
+            e += w * np.append(edges.atom_degrees, 0.0)[edges.atoms]
+        local = []
+        for part in graph.parts:
+            if isinstance(part.edges, GroupEdges):
+                continue
+            differences = part.edges.n_forward <= 2 * graph.n_samples
+            if not differences:
+                e += part.edges.pair_degrees()
+            local.append((part.edges, differences))
+        channels, mix = reduce_weightings(np.stack([graph.vertex_weights, e, w]))
+        offsets = np.cumsum([0] + [edges.n_atoms for edges in groups])
+        atoms = np.array([edges.atoms for edges in groups], dtype=np.intp).reshape(len(groups), graph.n_samples)
+        orders = [_order_of(edges) for edges, _ in local]
+        return cls(
+            order=_whole(orders[0], graph.n_samples) if orders else None,
+            n_samples=graph.n_samples,
+            channels=channels,
+            mix=mix,
+            atom_rows=np.where(atoms >= 0, atoms + offsets[:-1, None], -1),
+            sample_weight=w,
+            n_atoms=int(offsets[-1]),
+            local=tuple(local),
+        )
+
+    @cached_property
+    def tracks(self) -> list[tuple[Ints | None, list[tuple[ChainEdges | SparseEdges, bool]], int]]:
+        """Orders in which the samples are read: order, the edges along it, number of positions."""
+        found: list[tuple[Ints | None, list[tuple[ChainEdges | SparseEdges, bool]], int]] = [
+            (self.order, [], self.n_samples)
+        ]
+        for item in self.local:
+            order = _order_of(item[0])
+            for known, members, _ in found:
+                if _extends(known, order):
+                    members.append(item)
+                    break
+            else:
+                found.append((order, [item], self.n_samples if order is None else len(order)))
+        return found
+
+    @property
+    def n_blocks(self) -> int:
+        return sum(-(-length // BLOCK) for _, _, length in self.tracks)
+
+    def tiles(self, block: int, rows: int) -> Iterator[Tile]:
+        for number, (order, members, length) in enumerate(self.tracks):
+            blocks = -(-length // BLOCK)
+            if block < blocks:
+                for lo in range(block * BLOCK, min((block + 1) * BLOCK, length), rows):
+                    hi = min(lo + rows, (block + 1) * BLOCK, length)
+                    yield self._tile(order, members, lo, hi, moments=number == 0)
+                return
+            block -= blocks
+
+    def _tile(self, order: Ints | None, members: list[Any], lo: int, hi: int, *, moments: bool) -> Tile:
+        pieces = [_local(edges, differences, lo, hi) for edges, differences in members]
+        halo = np.unique(np.concatenate([np.zeros(0, dtype=np.intp)] + [outside for outside, _ in pieces]))
+        local = tuple(build(halo) for _, build in pieces)
+        positions = np.concatenate([np.arange(lo, hi), halo])
+        rows = positions if order is None else order[positions]
+        core = rows[: hi - lo]
+        if not moments:
+            nothing = np.zeros((len(self.channels) + self.n_atoms, 0))
+            return Tile(rows, hi - lo, np.zeros(len(self.channels)), np.zeros(0, dtype=np.intp), nothing, local)
+        weights, atoms = self.channels[:, core], self.atom_rows[:, core]
+        change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
+        starts = np.concatenate([[0], np.flatnonzero(change) + 1])
+        selector = _selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], self.n_atoms)
+        constant = np.all(weights == weights[:, :1])
+        return Tile(rows, hi - lo, weights[:, 0] if constant else weights, starts, selector, local)
+
+
+def _selector(weights: Floats, atoms: Ints, w: Floats, n_atoms: int) -> Any:
+    """(K + A, runs): weighted sums and group sums from the sums over runs."""
+    n_channels, runs = weights.shape
+    part, run = np.nonzero(atoms >= 0)
+    rows, values = atoms[part, run], w[run]
+    if (n_channels + n_atoms) * runs <= 2**16:
+        S = np.zeros((n_channels + n_atoms, runs))
+        S[:n_channels] = weights
+        np.add.at(S, (n_channels + rows, run), values)
+        return S
+    groups = sp.csr_array((values, (rows, run)), shape=(n_atoms, runs))
+    return sp.csr_array(sp.vstack([sp.csr_array(weights), groups]))
+
+
+def _order_of(edges: ChainEdges | SparseEdges) -> Ints | None:
+    return edges.order if isinstance(edges, ChainEdges) else None
+
+
+def _whole(order: Ints | None, n_samples: int) -> Ints | None:
+    """An order of all samples: those without a place in it follow at its end."""
+    if order is None or len(order) == n_samples:
+        return order
+    absent = np.ones(n_samples, dtype=bool)
+    absent[order] = False
+    return np.concatenate([order, np.flatnonzero(absent)])
+
+
+def _extends(known: Ints | None, order: Ints | None) -> bool:
+    if known is None or order is None:
+        return known is order
+    return len(known) >= len(order) and bool(np.array_equal(known[: len(order)], order))
+
+
+def _local(edges: ChainEdges | SparseEdges, differences: bool, lo: int, hi: int) -> tuple[Ints, Any]:
+    """Positions outside lo..hi that the edges of this stretch reach, and a function that, given the halo of the
+    tile, writes the edges down in positions of the tile."""
+    if isinstance(edges, SparseEdges):
+        matrix = edges.upper[lo:hi]
+        i, j = sp.coo_array(matrix).coords
+
+        def build_sparse(halo: Ints) -> LocalEdges:
+            at = _place(j, lo, hi, halo)
+            if differences:
+                return LocalPairs(i, at, matrix.data)
+            return LocalMatrix(sp.csr_array((matrix.data, (i, at)), shape=(hi - lo, hi - lo + len(halo))))
+
+        return np.unique(j[j >= hi]), build_sparse
+
+    end = min(hi, edges.first.shape[1])
+    first, last = edges.first[:, lo:end], edges.last[:, lo:end]
+    some = last >= first
+    reach = int(last[some].max(initial=hi - 1))
+    outside = np.arange(hi, reach + 1)
+
+    def build_chain(halo: Ints) -> LocalEdges:
+        if differences and len(first) == 1 and np.all((last == first)[some]):
+            i = np.flatnonzero(some[0])
+            return LocalPairs(i, _place(first[0, i], lo, hi, halo), edges.weight)
+        if differences:
+            i, j = _spell_out(first, last)
+            return LocalPairs(i, _place(j, lo, hi, halo), edges.weight)
+        a, b = _place(np.where(some, first, lo), lo, hi, halo), _place(np.where(some, last, lo), lo, hi, halo)
+        return LocalRuns(np.where(some, a, 0), np.where(some, b, -1), edges.weight)
+
+    return outside, build_chain
+
+
+def _spell_out(first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    length = np.maximum(last - first + 1, 0).ravel()
+    ends = np.cumsum(length)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - length, length)
+    i = np.tile(np.arange(first.shape[1]), len(first))
+    return np.repeat(i, length), np.repeat(first.ravel(), length) + within
+
+
+def _place(positions: Ints, lo: int, hi: int, halo: Ints) -> Ints:
+    """Positions within the tile: the core first, then the halo."""
+    return np.where(positions < hi, positions - lo, hi - lo + np.searchsorted(halo, positions))

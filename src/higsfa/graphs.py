@@ -1,0 +1,402 @@
+"""Recipes for training graphs: how labels or time become similarities between samples.
+
+A recipe is a small scikit-learn object without data. ``recipe.build(y)`` turns labels into a
+:class:`~higsfa.core.graph.TrainingGraph`; estimators do that themselves. Recipes add and scale, so that one set of
+features serves several labels:
+
+>>> from higsfa.graphs import ClusteredGraph, SerialGraph
+>>> recipe = SerialGraph("age", n_groups=4) + 0.5 * ClusteredGraph("gender")
+>>> graph = recipe.build({"age": [20, 31, 45, 52, 38, 27, 60, 70], "gender": list("mfmfmfmf")})
+>>> graph.is_consistent(), graph.n_edges
+(True, 24)
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from higsfa.core import build
+from higsfa.core.graph import TrainingGraph
+from higsfa.core.labels import encode_classes, is_discrete, label_names, numeric, pick_label
+
+__all__ = [
+    "AutoGraph",
+    "ClusteredGraph",
+    "EdgeGraph",
+    "GraphRecipe",
+    "GraphSum",
+    "MixedGraph",
+    "SequenceGraph",
+    "SerialGraph",
+    "TrainingGraph",
+    "WindowGraph",
+    "as_recipe",
+]
+
+
+class GraphRecipe(BaseEstimator):
+    """Base of all recipes: ``build``, ``+`` and ``*``."""
+
+    def build(
+        self, y: Any = None, *, sample_weight: Any = None, groups: Any = None, n_samples: int | None = None
+    ) -> TrainingGraph:
+        """Build the graph.
+
+        Parameters
+        ----------
+        y : array, dict of arrays or DataFrame, optional
+            Labels: one value per sample, or several labels as columns. Missing values (NaN, None, pd.NA) take a
+            sample out of that label's graph.
+        sample_weight : array of shape (N,), optional
+            Weight w counts a sample w times.
+        groups : array of shape (N,), optional
+            The recording of each sample, for graphs in time order.
+        n_samples : int, optional
+            N, where it cannot be told from y.
+
+        Returns
+        -------
+        TrainingGraph
+        """
+        n = _n_samples(y, sample_weight, groups, n_samples)
+        weights = check_weights(sample_weight, n)
+        return self._build(y, weights, groups, n)
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        raise TypeError(f"{type(self).__name__} is no complete recipe")
+
+    @property
+    def supports_sample_weight(self) -> bool:
+        """Whether samples may have weights other than 1."""
+        return True
+
+    def __add__(self, other: object) -> GraphSum:
+        if not isinstance(other, GraphRecipe):
+            return NotImplemented
+        (a, p), (b, q) = _terms(self), _terms(other)
+        return GraphSum([*a, *b], [*p, *q])
+
+    def __mul__(self, factor: object) -> GraphSum:
+        if not isinstance(factor, Real) or isinstance(factor, bool):
+            return NotImplemented
+        graphs, weights = _terms(self)
+        return GraphSum(graphs, [float(factor) * weight for weight in weights])
+
+    __rmul__ = __mul__
+
+
+def _terms(recipe: GraphRecipe) -> tuple[list[GraphRecipe], list[float]]:
+    if isinstance(recipe, GraphSum):
+        return list(recipe.graphs), recipe._weights()
+    return [recipe], [1.0]
+
+
+class GraphSum(GraphRecipe):
+    """Weighted sum of recipes; usually written ``a + 0.5 * b``.
+
+    Parameters
+    ----------
+    graphs : list of recipes
+    weights : list of float, optional
+        1.0 each by default.
+    """
+
+    def __init__(self, graphs: Any, weights: Any = None) -> None:
+        self.graphs = graphs
+        self.weights = weights
+
+    def _weights(self) -> list[float]:
+        weights = [1.0] * len(self.graphs) if self.weights is None else [float(weight) for weight in self.weights]
+        if len(weights) != len(self.graphs):
+            raise ValueError(f"weights: {len(weights)} given for {len(self.graphs)} graphs")
+        return weights
+
+    @property
+    def supports_sample_weight(self) -> bool:
+        return all(graph.supports_sample_weight for graph in self.graphs)
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        if not self.graphs:
+            raise ValueError("graphs: a sum of graphs needs at least one of them")
+        built = [graph._build(y, w, groups, n) for graph in self.graphs]
+        total = None
+        for weight, graph in zip(self._weights(), built, strict=True):
+            total = weight * graph if total is None else total + weight * graph
+        assert total is not None
+        return total
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters; with deep also those of the graphs, as ``graph1__n_groups``."""
+        params = super().get_params(deep=False)
+        if deep:
+            for number, graph in enumerate(self.graphs, 1):
+                params[f"graph{number}"] = graph
+                params.update({f"graph{number}__{key}": value for key, value in graph.get_params().items()})
+        return params
+
+    def set_params(self, **params: Any) -> GraphSum:
+        """Set parameters, also ``graph1=...`` and ``graph1__n_groups=...``."""
+        own = {key: params.pop(key) for key in ("graphs", "weights") if key in params}
+        super().set_params(**own)
+        for key, value in params.items():
+            head, _, rest = key.partition("__")
+            number = int(head[5:]) if head.startswith("graph") and head[5:].isdigit() else 0
+            if not 1 <= number <= len(self.graphs):
+                raise ValueError(f"Invalid parameter {key!r} for {self}: it has {len(self.graphs)} graphs")
+            if rest:
+                self.graphs[number - 1].set_params(**{rest: value})
+            else:
+                self.graphs = [*self.graphs[: number - 1], value, *self.graphs[number:]]
+        return self
+
+
+class SequenceGraph(GraphRecipe):
+    """Time: each sample is joined to the one `lag` steps later in the same recording, as in classical SFA.
+
+    Parameters
+    ----------
+    lag : int, default=1
+    """
+
+    def __init__(self, lag: int = 1) -> None:
+        self.lag = lag
+
+    supports_sample_weight = False
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        _check_unweighted(self, w)
+        _check_count("lag", self.lag, 1)
+        return build.sequence(build.recording_lengths(groups, n), int(self.lag))
+
+
+class WindowGraph(GraphRecipe):
+    """Sliding window: each sample is joined to its neighbours in label order, or in time.
+
+    Parameters
+    ----------
+    label : str or int, optional
+        The label that orders the samples. Without it, y orders them if given, else the rows are in time order
+        (within recordings).
+    half_width : int, default=5
+        How many neighbours on either side.
+    mirrored : bool, default=False
+        Fold windows that reach beyond the first or last sample back in, so that all samples weigh the same;
+        otherwise windows are cut off at the ends.
+    """
+
+    def __init__(self, label: Any = None, half_width: int = 5, mirrored: bool = False) -> None:
+        self.label = label
+        self.half_width = half_width
+        self.mirrored = mirrored
+
+    supports_sample_weight = False
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        _check_unweighted(self, w)
+        _check_count("half_width", self.half_width, 1)
+        order, lengths = None, None
+        if y is None:
+            if self.label is not None:
+                pick_label(y, self.label)
+            lengths = build.recording_lengths(groups, n)
+        else:
+            values = numeric(_label(y, self.label, n), "WindowGraph")
+            known = np.flatnonzero(~np.isnan(values))
+            order = known[np.argsort(values[known], kind="stable")]
+            lengths = np.array([len(order)])
+        return build.window(
+            order, lengths, n, int(self.half_width), mirrored=bool(self.mirrored), name=_name("window", self.label)
+        )
+
+
+class ClusteredGraph(GraphRecipe):
+    """Classes: all pairs of samples of the same class are joined. The features are those of Fisher's LDA.
+
+    Parameters
+    ----------
+    label : str or int, optional
+        Which label, where there are several.
+    self_loops : bool, default=False
+        Join samples to themselves too. Then the features span LDA's subspace for any class sizes; without, for equal
+        sizes.
+    """
+
+    def __init__(self, label: Any = None, self_loops: bool = False) -> None:
+        self.label = label
+        self.self_loops = self_loops
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        classes, n_classes = encode_classes(_label(y, self.label, n))
+        name = _name("clustered", self.label)
+        return build.clustered(classes, n_classes, w, self_loops=bool(self.self_loops), name=name)
+
+
+class SerialGraph(GraphRecipe):
+    """Regression: samples are cut into groups by increasing label, and neighbouring groups are joined.
+
+    Parameters
+    ----------
+    label : str or int, optional
+        Which label, where there are several.
+    n_groups : int, optional
+        min(32, N // 2) by default.
+    """
+
+    _mixed = False
+
+    def __init__(self, label: Any = None, n_groups: int | None = None) -> None:
+        self.label = label
+        self.n_groups = n_groups
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        if self.n_groups is not None:
+            _check_count("n_groups", self.n_groups, 2)
+        kind = type(self).__name__
+        values = numeric(_label(y, self.label, n), kind)
+        name = _name(kind.removesuffix("Graph").lower(), self.label)
+        return build.chained_groups(values, w, self.n_groups, mixed=self._mixed, name=name)
+
+
+class MixedGraph(SerialGraph):
+    """Regression: as the serial graph, and the samples within each group are joined as well.
+
+    Parameters
+    ----------
+    label : str or int, optional
+        Which label, where there are several.
+    n_groups : int, optional
+        min(32, N // 2) by default.
+    """
+
+    _mixed = True
+
+
+class EdgeGraph(GraphRecipe):
+    """Any graph: edges as a symmetric sparse matrix or a list, with own vertex weights.
+
+    Parameters
+    ----------
+    edges : scipy sparse matrix (N, N), or array of edges (i, j) or (i, j, weight)
+    node_weights : array of shape (N,), optional
+        The degrees by default.
+    """
+
+    def __init__(self, edges: Any, node_weights: Any = None) -> None:
+        self.edges = edges
+        self.node_weights = node_weights
+
+    supports_sample_weight = False
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        _check_unweighted(self, w)
+        return build.explicit(self.edges, self.node_weights, n)
+
+    def build(
+        self, y: Any = None, *, sample_weight: Any = None, groups: Any = None, n_samples: int | None = None
+    ) -> TrainingGraph:
+        """Build the graph; labels are not used."""
+        if n_samples is None and y is None and hasattr(self.edges, "shape") and not isinstance(self.edges, np.ndarray):
+            n_samples = self.edges.shape[0]
+        if n_samples is None and y is None:
+            return build.explicit(self.edges, self.node_weights, _count(self.node_weights))
+        return super().build(y, sample_weight=sample_weight, groups=groups, n_samples=n_samples)
+
+
+class AutoGraph(GraphRecipe):
+    """Clustered for each label that is discrete (strings, booleans, up to 20 distinct integers), else serial."""
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        names = label_names(y)
+        if not names:
+            raise ValueError("y: graph='auto' needs labels; pass y, or a graph such as SequenceGraph() for time series")
+        recipes: list[GraphRecipe] = []
+        for name in names:
+            discrete = is_discrete(_label(y, name, n))
+            recipes.append(ClusteredGraph(name) if discrete else SerialGraph(name))
+        recipe = recipes[0] if len(recipes) == 1 else GraphSum(recipes)
+        return recipe._build(y, w, groups, n)
+
+
+_SHORTHANDS: dict[str, type[GraphRecipe]] = {
+    "auto": AutoGraph,
+    "clustered": ClusteredGraph,
+    "serial": SerialGraph,
+    "mixed": MixedGraph,
+    "window": WindowGraph,
+    "sequence": SequenceGraph,
+}
+
+
+def as_recipe(graph: Any) -> GraphRecipe:
+    """A recipe from a recipe or a shorthand such as "serial"."""
+    if isinstance(graph, GraphRecipe):
+        return graph
+    if isinstance(graph, str) and graph in _SHORTHANDS:
+        return _SHORTHANDS[graph]()
+    if isinstance(graph, str):
+        raise ValueError(f"graph={graph!r} is unknown; use one of {sorted(_SHORTHANDS)} or a recipe of higsfa.graphs")
+    raise TypeError(f"graph must be a recipe of higsfa.graphs or a string, got {type(graph).__name__}")
+
+
+def check_weights(sample_weight: Any, n: int) -> np.ndarray:
+    """sample_weight as (N,) float64."""
+    if sample_weight is None:
+        return np.ones(n)
+    if np.ndim(sample_weight) == 0:
+        raise ValueError(f"sample_weight must have one entry per sample, got the single number {sample_weight!r}")
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), one entry per sample, got {weights.shape}")
+    if not np.all(np.isfinite(weights)) or np.any(weights < 0):
+        raise ValueError("sample_weight must be finite and not negative: weight w counts a sample w times")
+    if not np.any(weights):
+        raise ValueError("sample_weight is 0 for every sample")
+    return weights
+
+
+def _check_unweighted(recipe: GraphRecipe, w: np.ndarray) -> None:
+    if np.any(w != 1.0):
+        raise ValueError(
+            f"{type(recipe).__name__} takes no sample_weight: its edges join neighbours one by one; "
+            "leave samples out, or give an EdgeGraph its own node_weights"
+        )
+
+
+def _check_count(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def _label(y: Any, name: Any, n: int) -> np.ndarray:
+    values = pick_label(y, name)
+    if len(values) != n:
+        raise ValueError(f"y: the label has {len(values)} values for {n} samples")
+    return values
+
+
+def _name(kind: str, label: Any) -> str:
+    return kind if label is None else f"{kind}({label!r})"
+
+
+def _count(values: Any) -> int | None:
+    return None if values is None else len(values)
+
+
+def _n_samples(y: Any, sample_weight: Any, groups: Any, n_samples: int | None) -> int:
+    if n_samples is not None:
+        return int(n_samples)
+    if y is not None:
+        names = label_names(y)
+        if not names:
+            raise ValueError("y holds no label")
+        return len(pick_label(y, names[0]))
+    for values in (groups, sample_weight):
+        if values is not None:
+            return len(values)
+    raise ValueError("n_samples: pass the number of samples, it cannot be told without y")

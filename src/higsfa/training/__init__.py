@@ -1,0 +1,1 @@
+"""How sums are gathered: chunks, threads, workers."""

@@ -1,0 +1,97 @@
+"""One pass over the data of a single node: read tiles, expand, add up, merge blocks in a fixed tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from higsfa.core.nodes import Frontend
+from higsfa.core.statistics import Sums, Tree, observe_range, update, zero
+from higsfa.core.tiles import Plan, tile_rows
+
+Floats = NDArray[np.float64]
+Reader = Callable[[NDArray[np.intp]], NDArray[Any]]
+"""Rows of the data by number, in the precision of the products: (n,) -> (n, I)."""
+
+
+def array_reader(X: NDArray[Any], dtype: np.dtype[Any]) -> Reader:
+    """Read rows of an array or memmap; a stretch of consecutive rows is not copied."""
+
+    def read(rows: NDArray[np.intp]) -> NDArray[Any]:
+        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (len(rows) < 3 or np.all(np.diff(rows) == 1)):
+            return np.asarray(X[rows[0] : rows[-1] + 1]).astype(dtype, copy=False)
+        return np.asarray(np.take(X, rows, axis=0)).astype(dtype, copy=False)
+
+    return read
+
+
+def column_means(read: Reader, n_samples: int, n_inputs: int, weights: Floats, itemsize: int) -> Floats:
+    """Weighted mean of every input, in one pass; exact for constant inputs."""
+    rows_per_tile = tile_rows(n_inputs, itemsize)
+    total, low, high = np.zeros(n_inputs), np.full(n_inputs, np.inf), np.full(n_inputs, -np.inf)
+    pilot: Floats | None = None
+    for lo in range(0, n_samples, rows_per_tile):
+        rows = np.arange(lo, min(lo + rows_per_tile, n_samples))
+        rows = rows[weights[rows] > 0]
+        if len(rows) == 0:
+            continue
+        X = read(rows)
+        if pilot is None:
+            pilot = X.mean(axis=0, dtype=np.float64)
+        total += weights[rows] @ (X - pilot)
+        np.minimum(low, X.min(axis=0), out=low)
+        np.maximum(high, X.max(axis=0), out=high)
+    mean = np.zeros(n_inputs) if pilot is None else pilot + total / weights.sum()
+    return np.where(low == high, low, mean)
+
+
+def pilot_shift(T: NDArray[Any]) -> Floats:
+    """A shift for the variables (T, n) whose mean is large against their spread, 0 for the others.
+
+    Subtracting it keeps the variance from drowning in the square of the mean. Exact for constant variables.
+    """
+    if T.shape[1] == 0:
+        return np.zeros(len(T))
+    mean = T.mean(axis=1, dtype=np.float64)
+    spread = T.std(axis=1, dtype=np.float64)
+    low, high = T.min(axis=1), T.max(axis=1)
+    mean = np.where(low == high, low, mean)
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(mean) & (np.abs(mean) > 4 * spread), mean, 0.0)
+
+
+def first_rows(plan: Plan, rows_per_tile: int) -> NDArray[np.intp]:
+    """The samples that the pilot shift is taken from: a fixed choice, whatever the batches."""
+    for block in range(plan.n_blocks):
+        for tile in plan.tiles(block, rows_per_tile):
+            return tile.rows
+    return np.zeros(0, dtype=np.intp)
+
+
+def gather(read: Reader, plan: Plan, frontend: Frontend, itemsize: int) -> tuple[Sums, Floats]:
+    """All sums of one node, and the shift that its variables were taken relative to."""
+    rows_per_tile = tile_rows(frontend.n_variables, itemsize)
+    shift = pilot_shift(frontend(read(first_rows(plan, rows_per_tile)).T))
+    tree = Tree()
+    for block in range(plan.n_blocks):
+        sums = zero(frontend.n_inputs, frontend.n_variables, plan)
+        for tile in plan.tiles(block, rows_per_tile):
+            add_tile(sums, read(tile.rows), tile, frontend, shift)
+        tree.add(block, sums)
+    return tree.total(), shift
+
+
+def add_tile(sums: Sums, rows: NDArray[Any], tile: Any, frontend: Frontend, shift: Floats) -> None:
+    """Expand the rows (n, I) of a tile and add them to the sums."""
+    X = rows.T
+    if not frontend.expansion.is_linear:
+        observe_range(sums, X[:, : tile.n_core])
+    T = frontend(X)
+    if shift.any():
+        T = T - shift[:, None].astype(T.dtype)
+    update(sums, T, tile)
+
+

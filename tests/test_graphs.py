@@ -1,0 +1,522 @@
+"""Training graphs against dense matrices filled from the definitions, edge by edge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from oracles import (
+    add_dense,
+    constraint_matrix,
+    count_edges,
+    dense_clustered,
+    dense_delta,
+    dense_free_responses,
+    dense_label_window,
+    dense_mixed,
+    dense_sequence,
+    dense_serial,
+    dense_time_window,
+    dense_window,
+    scale_dense,
+)
+
+from higsfa.graphs import (
+    ClusteredGraph,
+    EdgeGraph,
+    MixedGraph,
+    SequenceGraph,
+    SerialGraph,
+    WindowGraph,
+)
+
+N = 61
+
+
+def _data(seed=0):
+    """Labels of every kind for N samples: ties, missing ones, classes with one member."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 30, N).astype(float)
+    real = rng.standard_normal(N)
+    race = rng.integers(0, 4, N)
+    race[0] = 17  # alone in its class
+    gender = np.array(["f", "m"], dtype=object)[rng.integers(0, 2, N)]
+    age_gaps, real_gaps, gender_gaps = age.copy(), real.copy(), gender.copy()
+    age_gaps[rng.permutation(N)[:9]] = np.nan
+    real_gaps[rng.permutation(N)[:9]] = np.nan
+    gender_gaps[rng.permutation(N)[:9]] = None
+    return {
+        "age": age,
+        "real": real,
+        "race": race,
+        "gender": gender,
+        "age_gaps": age_gaps,
+        "real_gaps": real_gaps,
+        "gender_gaps": gender_gaps,
+        "whole": rng.integers(0, 4, N).astype(float),
+        "fractional": rng.choice([0.0, 0.25, 1.0, 2.5], N),
+        "recording": np.repeat([3, 1, 1, 3, 8], [20, 1, 12, 4, 24]),
+    }
+
+
+D = _data()
+
+
+def _label_graphs(suffix, w):
+    """Graphs over one label, with or without gaps and sample weights."""
+    age, real, gender = D["age" + suffix], D["real" + suffix], D["gender" + suffix]
+    return {
+        "clustered": (ClusteredGraph(), gender, dense_clustered(gender, w)),
+        "clustered numbers": (ClusteredGraph(), age, dense_clustered(age, w)),
+        "clustered self-loops": (ClusteredGraph(self_loops=True), gender, dense_clustered(gender, w, self_loops=True)),
+        "serial": (SerialGraph(n_groups=6), real, dense_serial(real, 6, w)),
+        "serial ties": (SerialGraph(n_groups=7), age, dense_serial(age, 7, w)),
+        "serial two groups": (SerialGraph(n_groups=2), age, dense_serial(age, 2, w)),
+        "mixed": (MixedGraph(n_groups=6), real, dense_mixed(real, 6, w)),
+        "mixed ties": (MixedGraph(n_groups=7), age, dense_mixed(age, 7, w)),
+        "mixed two groups": (MixedGraph(n_groups=2), age, dense_mixed(age, 2, w)),
+    }
+
+
+def _cases():
+    """name -> (built graph, dense graph, dense parts)"""
+    cases = {}
+    for suffix in ("", "_gaps"):
+        for kind in (None, "whole", "fractional"):
+            w = None if kind is None else D[kind]
+            for name, (recipe, y, dense) in _label_graphs(suffix, w).items():
+                built = recipe.build(y, sample_weight=w)
+                cases[f"{name}{suffix.replace('_', ' with ')}, weights {kind}"] = (built, dense, [dense])
+    singles = dense_clustered(D["race"])
+    cases["clustered with a class of one"] = (ClusteredGraph().build(D["race"]), singles, [singles])
+    for lag in (1, 3):
+        for groups in (None, D["recording"]):
+            dense = dense_sequence(N, lag, groups)
+            built = SequenceGraph(lag=lag).build(None, groups=groups, n_samples=N)
+            cases[f"sequence lag {lag}, recordings {groups is not None}"] = (built, dense, [dense])
+    for d in (1, 5, 40):
+        for mirrored in (False, True):
+            for groups in (None, D["recording"]):
+                recipe = WindowGraph(half_width=d, mirrored=mirrored)
+                built = recipe.build(None, groups=groups, n_samples=N)
+                dense = dense_time_window(N, d, mirrored, groups)
+                cases[f"time window {d}, mirrored {mirrored}, recordings {groups is not None}"] = (built, dense, [dense])
+            for suffix in ("", "_gaps"):
+                dense = dense_label_window(D["real" + suffix], d, mirrored)
+                built = WindowGraph(half_width=d, mirrored=mirrored).build(D["real" + suffix])
+                cases[f"label window {d}, mirrored {mirrored}{suffix}"] = (built, dense, [dense])
+    parts = [
+        dense_serial(D["age_gaps"], 7),
+        scale_dense(0.5, dense_clustered(D["gender_gaps"])),
+        dense_mixed(D["real"], 5),
+    ]
+    recipe = SerialGraph("age_gaps", n_groups=7) + 0.5 * ClusteredGraph("gender_gaps") + MixedGraph("real", n_groups=5)
+    cases["sum of label graphs"] = (recipe.build(D), add_dense(*parts), parts)
+    w = D["fractional"]
+    parts = [
+        dense_serial(D["age_gaps"], 7, w),
+        scale_dense(0.5, dense_clustered(D["gender_gaps"], w)),
+        dense_mixed(D["real"], 5, w),
+        dense_clustered(D["race"], w, self_loops=True),
+    ]
+    recipe = recipe + ClusteredGraph("race", self_loops=True)
+    cases["weighted sum of label graphs"] = (recipe.build(D, sample_weight=w), add_dense(*parts), parts)
+    parts = [
+        dense_clustered(D["race"]),
+        dense_serial(D["age"], 4),
+        dense_mixed(D["age_gaps"], 4),
+        scale_dense(2.0, dense_label_window(D["real_gaps"], 3)),
+        dense_time_window(N, 2, True, D["recording"]),
+        dense_sequence(N, 1, D["recording"]),
+    ]
+    recipe = (
+        ClusteredGraph("race")
+        + SerialGraph("age", n_groups=4)
+        + MixedGraph("age_gaps", n_groups=4)
+        + 2.0 * WindowGraph("real_gaps", half_width=3)
+        + WindowGraph(half_width=2, mirrored=True)
+        + SequenceGraph()
+    )
+    cases["sum of all kinds"] = (recipe.build(D, groups=D["recording"]), add_dense(*parts), parts)
+    return cases
+
+
+CASES = _cases()
+LABEL_CASES = {
+    name: case for name, case in CASES.items() if name.split()[0] in ("clustered", "serial", "mixed", "label", "time")
+}
+every_graph = pytest.mark.parametrize(("built", "dense", "parts"), CASES.values(), ids=CASES.keys())
+every_label_graph = pytest.mark.parametrize(("built", "dense", "parts"), LABEL_CASES.values(), ids=LABEL_CASES.keys())
+
+
+@every_graph
+def test_weights_degrees_and_totals_equal_the_dense_ones(built, dense, parts):
+    v, gamma = dense
+    assert built.n_samples == len(v)
+    np.testing.assert_allclose(built.vertex_weights, v, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(built.degrees, gamma.sum(axis=1), rtol=0, atol=1e-12)
+    assert built.total_vertex_weight == pytest.approx(v.sum(), rel=1e-12)
+    assert built.total_edge_weight == pytest.approx(gamma.sum(), rel=1e-12)
+
+
+@every_graph
+def test_sparse_matrix_equals_the_dense_one(built, dense, parts):
+    matrix = built.to_sparse()
+    assert sp.issparse(matrix)
+    np.testing.assert_allclose(matrix.toarray(), dense[1], rtol=0, atol=1e-13)
+
+
+@every_graph
+def test_number_of_edges_equals_the_count_over_all_pairs(built, dense, parts):
+    assert built.n_edges == sum(count_edges(gamma) for _, gamma in parts)
+
+
+@every_graph
+def test_delta_equals_the_sum_over_all_edges(built, dense, parts):
+    Y = np.random.default_rng(1).standard_normal((N, 3)) * [1.0, 1e-3, 1e4] + [0.0, 5.0, -1e4]
+    np.testing.assert_allclose(built.delta(Y), dense_delta(Y, *dense), rtol=1e-9)
+    np.testing.assert_allclose(built.delta(Y[:, 0]), dense_delta(Y[:, 0], *dense), rtol=1e-9)
+
+
+@every_graph
+def test_delta_of_a_constant_is_nan(built, dense, parts):
+    assert np.isnan(built.delta(np.zeros(N))).all()
+
+
+@every_graph
+def test_consistency_is_proportionality_of_weights_and_degrees(built, dense, parts):
+    v, gamma = dense
+    d = gamma.sum(axis=1)
+    assert built.is_consistent() == np.allclose(v / v.sum(), d / d.sum(), rtol=1e-9, atol=1e-12)
+
+
+@every_label_graph
+def test_degree_equals_vertex_weight_in_label_graphs_and_windows(built, dense, parts):
+    np.testing.assert_allclose(built.degrees, built.vertex_weights, rtol=0, atol=1e-12)
+    assert built.is_consistent()
+
+
+@every_graph
+def test_scaling_a_graph_scales_weights_and_keeps_delta(built, dense, parts):
+    y = np.random.default_rng(2).standard_normal(N)
+    for scaled in (2.5 * built, built * 2.5):
+        np.testing.assert_allclose(scaled.vertex_weights, 2.5 * built.vertex_weights)
+        np.testing.assert_allclose(scaled.to_sparse().toarray(), 2.5 * built.to_sparse().toarray())
+        np.testing.assert_allclose(scaled.delta(y), built.delta(y), rtol=1e-12)
+
+
+@every_graph
+def test_free_responses_equal_those_of_the_dense_graph(built, dense, parts):
+    v, gamma = dense
+    values, _ = dense_free_responses(v, gamma)
+    free = built.free_responses()
+    Y = free.on_samples()
+    assert Y.shape == (N, len(free.delta_values))
+    np.testing.assert_array_equal(np.isnan(Y).any(axis=1), v <= 0)
+    Y = np.nan_to_num(Y)
+    np.testing.assert_allclose(np.diff(free.delta_values) >= -1e-9, True)
+    np.testing.assert_allclose(dense_delta(Y, v, gamma), free.delta_values, atol=1e-8)
+    covariance, mean = constraint_matrix(Y, v)
+    np.testing.assert_allclose(covariance, np.eye(len(covariance)), atol=1e-8)
+    np.testing.assert_allclose(mean, 0, atol=1e-8)
+    # Responses that vary within a group are no slower than noise is: those on the groups are the slow ones.
+    n_slow = int(np.sum(values < 2 - 1e-6))
+    assert free.n_below() == n_slow
+    np.testing.assert_allclose(free.delta_values[:n_slow], values[:n_slow], atol=1e-8)
+
+
+# --- what the recipes accept --------------------------------------------------------------------------
+
+
+def _same(a, b):
+    np.testing.assert_allclose(a.vertex_weights, b.vertex_weights, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(a.to_sparse().toarray(), b.to_sparse().toarray(), rtol=0, atol=1e-12)
+
+
+def test_labels_come_as_array_dict_frame_or_numbered_columns():
+    by_array = SerialGraph(n_groups=5).build(D["age"]) + ClusteredGraph().build(D["race"])
+    named = SerialGraph("age", n_groups=5) + ClusteredGraph("race")
+    _same(by_array, named.build({"age": D["age"], "race": D["race"]}))
+    _same(by_array, named.build(pd.DataFrame({"race": D["race"], "age": D["age"]})))
+    numbered = SerialGraph(0, n_groups=5) + ClusteredGraph(1)
+    _same(by_array, numbered.build(np.column_stack([D["age"], D["race"]])))
+    _same(ClusteredGraph().build(D["race"]), ClusteredGraph().build(list(D["race"])))
+    _same(ClusteredGraph().build(D["race"]), ClusteredGraph().build(pd.Series(D["race"], index=range(5, N + 5))))
+
+
+def test_missing_labels_are_nan_none_or_na_alike():
+    gender = D["gender_gaps"]
+    expected = dense_clustered(gender)
+    as_nan = np.array([np.nan if g is None else g for g in gender], dtype=object)
+    as_na = pd.Series([pd.NA if g is None else g for g in gender], dtype="string")
+    as_category = pd.Series(gender).astype("category")
+    as_code = np.array([np.nan if g is None else float(g == "m") for g in gender])
+    as_nullable = pd.Series([pd.NA if g is None else int(g == "m") for g in gender], dtype="Int64")
+    for labels in (gender, as_nan, as_na, as_category, as_code, as_nullable):
+        for y, name in ((labels, None), (pd.DataFrame({"g": labels}), "g"), ({"g": labels}, "g")):
+            built = ClusteredGraph(name).build(y)
+            np.testing.assert_allclose(built.vertex_weights, expected[0], rtol=0, atol=1e-12)
+            np.testing.assert_allclose(built.to_sparse().toarray(), expected[1], rtol=0, atol=1e-12)
+
+
+def test_nullable_numbers_with_gaps_make_serial_graphs():
+    age = pd.Series([pd.NA if np.isnan(a) else int(a) for a in D["age_gaps"]], dtype="Int64")
+    _same(SerialGraph(n_groups=5).build(age), SerialGraph(n_groups=5).build(D["age_gaps"]))
+
+
+def test_a_sum_of_built_graphs_equals_the_built_sum():
+    a, b = SerialGraph("age", n_groups=4), MixedGraph("real", n_groups=3)
+    _same((a + b).build(D), a.build(D) + b.build(D))
+    _same((2.0 * (a + b)).build(D), 2.0 * a.build(D) + 2.0 * b.build(D))
+
+
+def test_samples_of_weight_zero_are_as_good_as_absent():
+    w = D["whole"]
+    kept = w > 0
+    for recipe, y in ((ClusteredGraph(), D["race"]), (SerialGraph(n_groups=5), D["age"]), (MixedGraph(n_groups=5), D["age"])):
+        whole, part = recipe.build(y, sample_weight=w), recipe.build(y[kept], sample_weight=w[kept])
+        np.testing.assert_allclose(whole.vertex_weights[kept], part.vertex_weights, atol=1e-12)
+        np.testing.assert_array_equal(whole.vertex_weights[~kept], 0)
+        np.testing.assert_allclose(whole.to_sparse().toarray()[np.ix_(kept, kept)], part.to_sparse().toarray(), atol=1e-12)
+
+
+@pytest.mark.parametrize("recipe", [ClusteredGraph(), ClusteredGraph(self_loops=True), SerialGraph(n_groups=5), MixedGraph(n_groups=5)])
+def test_a_sample_of_weight_k_has_the_edges_of_its_k_copies(recipe):
+    rng = np.random.default_rng(3)
+    age, k = rng.integers(0, 9, 25).astype(float), rng.integers(1, 4, 25)
+    of_copy = np.repeat(np.arange(25), k)
+    weighted, copied = recipe.build(age, sample_weight=k), recipe.build(age[of_copy])
+    onto = np.zeros((25, len(of_copy)))
+    onto[of_copy, np.arange(len(of_copy))] = 1
+    np.testing.assert_allclose(weighted.vertex_weights, onto @ copied.vertex_weights, atol=1e-12)
+    np.testing.assert_allclose(weighted.to_sparse().toarray(), onto @ copied.to_sparse().toarray() @ onto.T, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        ClusteredGraph(),
+        ClusteredGraph(self_loops=True),
+        SerialGraph(n_groups=7),
+        MixedGraph(n_groups=7),
+        SerialGraph(n_groups=7) + 0.5 * ClusteredGraph(),
+    ],
+)
+def test_permuting_rows_permutes_the_graph_ties_included(recipe):
+    rng = np.random.default_rng(4)
+    order = rng.permutation(N)
+    age, w = D["age_gaps"], D["fractional"]
+    one, other = recipe.build(age, sample_weight=w), recipe.build(age[order], sample_weight=w[order])
+    np.testing.assert_allclose(other.vertex_weights, one.vertex_weights[order], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        other.to_sparse().toarray(), one.to_sparse().toarray()[np.ix_(order, order)], rtol=0, atol=1e-13
+    )
+
+
+def test_recordings_are_runs_of_equal_values_so_a_name_may_return():
+    groups = np.array(["a", "a", "b", "b", "b", "a", "a"])
+    built = SequenceGraph().build(None, groups=groups, n_samples=7)
+    expected = dense_sequence(7, 1, groups)[1]
+    assert expected[1, 2] == expected[4, 5] == 0
+    np.testing.assert_allclose(built.to_sparse().toarray(), expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 8])
+def test_every_degree_of_a_mirrored_window_is_twice_its_half_width(d):
+    built = WindowGraph(half_width=d, mirrored=True).build(None, n_samples=2 * d)
+    np.testing.assert_allclose(built.degrees, 2 * d, rtol=0, atol=1e-12)
+    longer = WindowGraph(half_width=d, mirrored=True).build(np.arange(3 * d + 1)[::-1].astype(float))
+    np.testing.assert_allclose(longer.degrees, 2 * d, rtol=0, atol=1e-12)
+
+
+def test_window_over_a_label_follows_the_label_not_the_rows():
+    real = D["real"]
+    built = WindowGraph("real", half_width=4).build(D)
+    order = np.argsort(real)
+    expected = dense_window([order], N, 4)[1]
+    np.testing.assert_allclose(built.to_sparse().toarray(), expected, atol=1e-13)
+
+
+# --- graphs written out edge by edge --------------------------------------------------------------------
+
+
+def _random_edges(seed=5, n=17):
+    rng = np.random.default_rng(seed)
+    gamma = np.triu(rng.uniform(0.1, 2.0, (n, n)) * (rng.random((n, n)) < 0.3), 1)
+    return gamma + gamma.T, rng.uniform(0.5, 2.0, n)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("container", [sp.csr_array, sp.coo_array, sp.csc_matrix, sp.lil_array])
+def test_edge_graph_keeps_weights_up_to_a_total_of_q(loops, container):
+    gamma, v = _random_edges()
+    if loops:
+        gamma = gamma + np.diag(np.random.default_rng(6).uniform(0, 1, len(v)))
+    built = EdgeGraph(container(gamma), node_weights=v).build(None, n_samples=len(v))
+    np.testing.assert_allclose(built.vertex_weights, v, rtol=1e-12)
+    expected = gamma * (v.sum() / gamma.sum())
+    np.testing.assert_allclose(built.to_sparse().toarray(), expected, atol=1e-12)
+    np.testing.assert_allclose(built.degrees, expected.sum(axis=1), atol=1e-12)
+    assert built.n_edges == count_edges(gamma)
+    Y = np.random.default_rng(7).standard_normal((len(v), 2))
+    np.testing.assert_allclose(built.delta(Y), dense_delta(Y, v, gamma), rtol=1e-9)
+
+
+def test_edge_graph_from_lists_of_pairs_and_weights():
+    gamma, v = _random_edges()
+    i, j = np.nonzero(np.triu(gamma))
+    weighted = EdgeGraph(np.column_stack([i, j, gamma[i, j]]), node_weights=v).build(None, n_samples=len(v))
+    _same(weighted, EdgeGraph(sp.csr_array(gamma), node_weights=v).build(None, n_samples=len(v)))
+    ones = (gamma > 0).astype(float)
+    listed = EdgeGraph(np.column_stack([i, j]), node_weights=v).build(None, n_samples=len(v))
+    _same(listed, EdgeGraph(sp.csr_array(ones), node_weights=v).build(None, n_samples=len(v)))
+
+
+def test_edge_graph_of_a_time_series_has_the_delta_of_the_sequence_graph():
+    n = 20
+    chain = EdgeGraph(np.column_stack([np.arange(n - 1), np.arange(1, n)]), node_weights=np.ones(n))
+    Y = np.random.default_rng(8).standard_normal((n, 2))
+    sequence = SequenceGraph().build(None, n_samples=n)
+    np.testing.assert_allclose(chain.build(None, n_samples=n).delta(Y), sequence.delta(Y), rtol=1e-12)
+
+
+# --- free responses and the conditions for sums -----------------------------------------------------
+
+
+def test_serial_graph_of_32_groups_has_15_responses_slower_than_noise():
+    free = SerialGraph(n_groups=32).build(np.arange(32 * 6).astype(float)).free_responses()
+    assert free.n_below() == 15
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 4, 8, 9, 32])
+def test_serial_graph_has_harmonics_as_free_responses(n_groups):
+    """L groups in a row: Delta_k = 2 - 2 cos(pi k / (L - 1)), the eigenvalues of a path with half-weighted ends."""
+    free = SerialGraph(n_groups=n_groups).build(np.arange(n_groups * 5).astype(float)).free_responses()
+    expected = 2 - 2 * np.cos(np.pi * np.arange(1, n_groups) / (n_groups - 1))
+    np.testing.assert_allclose(free.delta_values[: n_groups - 1], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_clustered_graph_has_one_response_fewer_than_classes(n_classes):
+    labels = np.random.default_rng(9).permutation(np.repeat(np.arange(n_classes), np.arange(3, 3 + n_classes)))
+    free = ClusteredGraph().build(labels).free_responses()
+    assert free.n_below() == n_classes - 1
+    np.testing.assert_allclose(free.delta_values[: n_classes - 1], 0, atol=1e-9)
+
+
+def test_free_responses_can_be_limited_in_number():
+    for built in (SerialGraph(n_groups=8).build(D["age"]), SequenceGraph().build(None, n_samples=N)):
+        few, all_of_them = built.free_responses(n_responses=3), built.free_responses()
+        assert len(few.delta_values) == 3
+        np.testing.assert_allclose(few.delta_values, all_of_them.delta_values[:3], atol=1e-9)
+
+
+def test_noise_has_delta_two_on_consistent_graphs_without_self_loops():
+    rng = np.random.default_rng(10)
+    n = 3000
+    noise = rng.standard_normal((n, 40))
+    labels = rng.permutation(n).astype(float)
+    for built in (
+        ClusteredGraph().build(rng.integers(0, 10, n)),
+        SerialGraph(n_groups=12).build(labels),
+        MixedGraph(n_groups=12).build(labels),
+        WindowGraph(half_width=9).build(labels),
+        SequenceGraph().build(None, n_samples=n),
+    ):
+        assert built.delta(noise).mean() == pytest.approx(2.0, abs=0.02)
+
+
+def test_conditions_hold_for_a_crossed_design_and_fail_for_unequal_weights():
+    gender, race = np.repeat([0, 1], 20), np.tile([0, 1], 20)
+    labels = {"gender": gender, "race": race, "age": np.random.default_rng(11).permutation(40).astype(float)}
+    crossed = (ClusteredGraph("gender") + ClusteredGraph("race")).build(labels).conditions()
+    assert crossed.consistent
+    assert crossed.proportional
+    assert crossed.compatible
+    assert not crossed.remarks
+    uneven = (SerialGraph("age", n_groups=4) + ClusteredGraph("race")).build(labels).conditions()
+    assert uneven.consistent
+    assert not uneven.proportional
+    assert uneven.remarks
+    series = SequenceGraph().build(None, n_samples=40).conditions()
+    assert not series.consistent
+    alone = SerialGraph("age", n_groups=4).build(labels).conditions()
+    assert alone.consistent
+    assert alone.proportional
+    assert alone.compatible
+
+
+def test_conditions_notice_a_slow_response_that_is_fast_elsewhere():
+    fast = np.tile([0.0, 1.0], 20)
+    n = len(fast)
+    by_class = ClusteredGraph().build(fast)
+    chain = WindowGraph(half_width=1, mirrored=True).build(None, n_samples=n)
+    assert dense_delta(fast, chain.vertex_weights, chain.to_sparse().toarray())[0] > 3
+    assert not (by_class + chain).conditions().compatible
+
+
+# --- bad input --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("recipe", "y", "kwargs", "names"),
+    [
+        (ClusteredGraph("race"), {"age": [1, 2]}, {}, "race"),
+        (SerialGraph("race"), pd.DataFrame({"age": [1.0, 2.0, 3.0, 4.0]}), {}, "race"),
+        (ClusteredGraph(3), np.zeros((6, 2)), {}, "3"),
+        (ClusteredGraph(), None, {"n_samples": 4}, "y|label"),
+        (ClusteredGraph(), np.full(6, np.nan), {}, "label|y"),
+        (SerialGraph(n_groups=2), np.full(6, np.nan), {}, "label|y"),
+        (MixedGraph(n_groups=2), np.full(6, np.nan), {}, "label|y"),
+        (ClusteredGraph(), np.arange(6), {}, "class|label"),
+        (ClusteredGraph(), [0, 0, 1, 1], {"sample_weight": [1, 1, -1, 1]}, "sample_weight"),
+        (ClusteredGraph(), [0, 0, 1, 1], {"sample_weight": [1, 1, np.nan, 1]}, "sample_weight"),
+        (ClusteredGraph(), [0, 0, 1, 1], {"sample_weight": [1, 1, 1]}, "sample_weight"),
+        (ClusteredGraph(), [0, 0, 1, 1], {"sample_weight": [0, 0, 0, 0]}, "sample_weight|label|class"),
+        (ClusteredGraph(), [0, 0, 1, 1], {"n_samples": 5}, "n_samples|y|sample"),
+        (SequenceGraph(), None, {"groups": [0, 0, 0], "n_samples": 4}, "groups"),
+        (SequenceGraph(lag=0), None, {"n_samples": 4}, "lag"),
+        (SequenceGraph(lag=9), None, {"n_samples": 4}, "lag"),
+        (SequenceGraph(), None, {"groups": [0, 1, 2, 3], "n_samples": 4}, "recording|groups|lag"),
+        (WindowGraph(half_width=0), None, {"n_samples": 4}, "half_width"),
+        (WindowGraph(half_width=1.5), None, {"n_samples": 4}, "half_width"),
+        (SerialGraph(n_groups=1), np.arange(6.0), {}, "n_groups"),
+        (SerialGraph(n_groups=0), np.arange(6.0), {}, "n_groups"),
+        (SerialGraph(n_groups=2.5), np.arange(6.0), {}, "n_groups"),
+        (SerialGraph(n_groups=2), np.array(["a", "b", "c", "d"]), {}, "label|y|number"),
+        (EdgeGraph(np.array([[0, 7]])), None, {"n_samples": 4}, "edge"),
+        (EdgeGraph(sp.csr_array(np.triu(np.ones((4, 4))))), None, {"n_samples": 4}, "edges|symmetric"),
+        (EdgeGraph(sp.csr_array(np.eye(3))), None, {"n_samples": 4}, "edges|samples"),
+        (EdgeGraph(np.array([[0, 1, -1.0]])), None, {"n_samples": 4}, "edge"),
+        (EdgeGraph(np.array([[0, 1, np.nan]])), None, {"n_samples": 4}, "edge"),
+        (EdgeGraph(np.array([[0, 1]]), node_weights=[1.0, 1.0, -1.0]), None, {"n_samples": 3}, "node_weights"),
+        (EdgeGraph(np.array([[0, 1]]), node_weights=[1.0, 1.0]), None, {"n_samples": 3}, "node_weights"),
+    ],
+)
+def test_bad_input_is_refused_by_name(recipe, y, kwargs, names):
+    with pytest.raises((ValueError, TypeError), match=f"(?i){names}"):
+        recipe.build(y, **kwargs)
+
+
+def test_graphs_over_different_samples_do_not_add():
+    with pytest.raises(ValueError, match="samples"):
+        ClusteredGraph().build([0, 0, 1, 1]) + ClusteredGraph().build([0, 0, 1])
+
+
+@pytest.mark.parametrize("factor", [0, -1.0, np.nan, np.inf])
+def test_graphs_are_scaled_by_positive_numbers_only(factor):
+    with pytest.raises(ValueError, match="positive"):
+        factor * ClusteredGraph().build([0, 0, 1, 1])
+    with pytest.raises(ValueError, match="positive"):
+        (factor * ClusteredGraph()).build([0, 0, 1, 1])
+
+
+def test_building_leaves_labels_and_weights_as_they_were():
+    age, w, groups = D["age_gaps"].copy(), D["fractional"].copy(), D["recording"].copy()
+    for recipe in (SerialGraph(n_groups=5), MixedGraph(n_groups=5), ClusteredGraph(), ClusteredGraph(self_loops=True)):
+        recipe.build(age, sample_weight=w, groups=groups)
+    WindowGraph(half_width=3).build(age, groups=None)
+    np.testing.assert_array_equal(age, D["age_gaps"])
+    np.testing.assert_array_equal(w, D["fractional"])
+    np.testing.assert_array_equal(groups, D["recording"])
