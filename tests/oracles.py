@@ -1,8 +1,8 @@
 """Brute force: dense graphs, sums over all edges, and the paper's algorithms executed on samples.
 
-Nothing here knows how the library works. Graphs are pairs (v, Gamma): vertex weights and a full N x N matrix of edge
-weights, filled by loops from the definitions. Features come from `scipy.linalg.eigh` on explicitly built matrices.
-All of it is O(N^2) or worse, for tests with a few hundred samples at most.
+Nothing here knows how the library works. Graphs are pairs (v, Gamma): vertex weights and a full N x N matrix
+of edge weights, filled by loops from the definitions. Features come from `scipy.linalg.eigh` on matrices
+built explicitly. All of it is O(N^2) or worse, for tests with a few hundred samples at most.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def dense_sequence(n_samples, lag=1, groups=None):
 
 
 def dense_window(order_of_segments, n_samples, half_width, mirrored=False):
-    """Edges 1 for 0 < |n - n'| <= d by position within each segment, v = degree; mirrored ends add reflected pairs."""
+    """Edges 1 for 0 < |n - n'| <= d by position within each segment, and reflected pairs; v = degree."""
     d = half_width
     gamma = np.zeros((n_samples, n_samples))
     for segment in order_of_segments:
@@ -82,7 +82,11 @@ def dense_label_window(labels, half_width, mirrored=False):
 
 
 def dense_clustered(labels, sample_weight=None, self_loops=False):
-    """v = w; within a class w w' / (N_s - 1) without self pairs of a copy, or w w' / N_s with them."""
+    """v = w; within a class w w' / (N_s - 1) without self pairs of a copy, or w w' / N_s with them.
+
+    A class of total weight 1 or less has one member and no edge; with self-loops its member is joined to
+    itself, as LDA has it.
+    """
     N = len(labels)
     w = as_weights(N, sample_weight)
     v, gamma = np.zeros(N), np.zeros((N, N))
@@ -90,7 +94,7 @@ def dense_clustered(labels, sample_weight=None, self_loops=False):
     for label in {labels[n] for n in present}:
         members = [n for n in present if labels[n] == label]
         N_s = sum(w[n] for n in members)
-        if N_s <= 1:
+        if N_s <= (0 if self_loops else 1):
             continue
         for n in members:
             v[n] = w[n]
@@ -107,8 +111,8 @@ def dense_clustered(labels, sample_weight=None, self_loops=False):
 def memberships(labels, n_groups, sample_weight=None):
     """P (N, G): the share of each sample in each of G groups of equal total weight, in label order.
 
-    A label value covers an interval of the sorted total weight; its samples belong to the groups that the interval
-    overlaps, in proportion. Samples without a label, or whose label has no weight at all, are in no group.
+    A label value covers an interval of the sorted total weight; its samples belong to the groups that the
+    interval overlaps, in proportion. Samples without a label, or whose label has no weight, are in no group.
     """
     w = as_weights(len(labels), sample_weight)
     P = np.zeros((len(labels), n_groups))
@@ -242,8 +246,7 @@ def dense_free_responses(v, gamma):
     inside = v > 0
     v, G = v[inside], gamma[np.ix_(inside, inside)]
     laplacian = np.diag(G.sum(axis=1)) - G
-    values, Y = scipy.linalg.eigh(2 * v.sum() / gamma.sum() * laplacian, np.diag(v))
-    # The constant has Delta 0, but so may others: take the direction of the constant out of the space first.
+    # The constant has Delta 0, but so may others: take the direction of the constant out of the space.
     constant = np.sqrt(v) / np.sqrt(v.sum())
     basis = scipy.linalg.null_space(constant[None, :])
     root = np.sqrt(v)
@@ -256,7 +259,7 @@ def dense_free_responses(v, gamma):
 
 
 def classical_sfa(X, lag=1, groups=None):
-    """Linear SFA as of 2002: covariance of the signal, mean of squared differences in time, no graph at all."""
+    """Linear SFA as of 2002: covariance of the signal, mean of squared differences in time, no graph."""
     transitions = [
         X[b] - X[a] for run in recordings(len(X), groups) for a, b in zip(run, run[lag:], strict=False)
     ]
@@ -291,7 +294,7 @@ def expand(text, X):
 
 
 class LiteralIGSFA:
-    """iGSFA line by line. `importance` weighs the regression and the PCA: ones, sample weights or vertex weights."""
+    """iGSFA line by line; regression and PCA are weighted by sample weights, or by vertex weights."""
 
     def __init__(
         self,
@@ -390,7 +393,7 @@ def orthonormal(Y, weights=None, tolerance=1e-9):
 
 
 def assert_same_span(Y, reference, atol, weights=None):
-    """Centred columns span the same space (the sine of the largest angle between the spaces is below atol)."""
+    """Centred columns span the same space, up to `atol`."""
     A, B = orthonormal(Y, weights), orthonormal(reference, weights)
     assert A.shape == B.shape, f"dimensions {A.shape[1]} and {B.shape[1]}"
     assert np.abs(A - B @ (B.T @ A)).max(initial=0.0) < atol

@@ -209,7 +209,12 @@ class WindowGraph(GraphRecipe):
             order = known[np.argsort(values[known], kind="stable")]
             lengths = np.array([len(order)])
         return build.window(
-            order, lengths, n, int(self.half_width), mirrored=bool(self.mirrored), name=_name("window", self.label)
+            order,
+            lengths,
+            n,
+            int(self.half_width),
+            mirrored=bool(self.mirrored),
+            name=_name("window", self.label),
         )
 
 
@@ -312,7 +317,9 @@ class AutoGraph(GraphRecipe):
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         names = label_names(y)
         if not names:
-            raise ValueError("y: graph='auto' needs labels; pass y, or a graph such as SequenceGraph() for time series")
+            raise ValueError(
+                "y: graph='auto' requires y to be passed, but the target y is None; pass labels, or a graph such as SequenceGraph() for time series"
+            )
         recipes: list[GraphRecipe] = []
         for name in names:
             discrete = is_discrete(_label(y, name, n))
@@ -346,15 +353,15 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     """sample_weight as (N,) float64."""
     if sample_weight is None:
         return np.ones(n)
-    if np.ndim(sample_weight) == 0:
-        raise ValueError(f"sample_weight must have one entry per sample, got the single number {sample_weight!r}")
     weights = np.asarray(sample_weight, dtype=np.float64)
     if weights.shape != (n,):
         raise ValueError(f"sample_weight must have shape ({n},), one entry per sample, got {weights.shape}")
     if not np.all(np.isfinite(weights)) or np.any(weights < 0):
         raise ValueError("sample_weight must be finite and not negative: weight w counts a sample w times")
     if not np.any(weights):
-        raise ValueError("sample_weight is 0 for every sample")
+        raise ValueError(
+            "sample_weight is 0 for every sample: Sample weights must contain at least one non-zero number"
+        )
     return weights
 
 

@@ -328,9 +328,7 @@ class Function(Term):
             )
         result = self._call(self.gradient, read_only(S).T, read_only(G).T)
         if result.shape[1] != S.shape[1]:
-            raise ValueError(
-                f"the gradient of expansion {self} must have shape (n, {S.shape[1]}), got {result.shape}"
-            )
+            raise ValueError(f"the gradient of expansion {self} must have shape (n, {S.shape[1]}), got {result.shape}")
         dS += result.T
 
     def _call(self, func: Callable[..., Any], X: Array, *rest: Array) -> Array:

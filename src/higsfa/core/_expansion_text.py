@@ -103,6 +103,4 @@ def _fail(text: str, start: int, stop: int, message: str) -> NoReturn:
         start += len(part) - len(part.lstrip())
     shown = re.sub(r"\s", " ", text)
     marks = " " * start + "^" * max(1, len(part.strip()))
-    raise ValueError(
-        f"cannot read expansion {text!r}: {message}\n  {shown}\n  {marks}\nknown terms: {KNOWN_TERMS}"
-    )
+    raise ValueError(f"cannot read expansion {text!r}: {message}\n  {shown}\n  {marks}\nknown terms: {KNOWN_TERMS}")

@@ -101,17 +101,18 @@ def chained_groups(values: Floats, w: Floats, n_groups: int | None, *, mixed: bo
     return TrainingGraph((Part(name, weights, edges),), w)
 
 
-def sequence(lengths: Ints, lag: int) -> TrainingGraph:
-    """Edges between samples `lag` apart in the same recording; v = 1, R = Q."""
+def sequence(lengths: Ints, lag: int, *, scaled: bool = True, may_be_empty: bool = False) -> TrainingGraph:
+    """Edges between samples `lag` apart in the same recording; v = 1, and R = Q if `scaled`, else edges of weight 1."""
     n = int(lengths.sum())
-    if lengths.max(initial=0) <= lag:
+    if lengths.max(initial=0) <= lag and not may_be_empty:
         raise ValueError(
             f"SequenceGraph: no recording is longer than lag={lag} samples (longest: {lengths.max(initial=0)}), "
             "so no two samples are neighbours"
         )
     first, last, loops = chain(lengths, lag, 1, mirrored=False)
     edges = ChainEdges(None, n, first, last, loops, 1.0)
-    edges = edges.scaled(n / (2.0 * edges.n_forward))
+    if scaled:
+        edges = edges.scaled(n / (2.0 * edges.n_forward))
     return TrainingGraph((Part(f"sequence(lag={lag})", np.ones(n), edges),), np.ones(n))
 
 
@@ -167,7 +168,9 @@ def explicit(edges: Any, node_weights: Any, n_samples: int | None) -> TrainingGr
     else:
         v = np.asarray(node_weights, dtype=np.float64)
         if v.shape != (n,) or not np.all(np.isfinite(v)) or np.any(v < 0) or not v.any():
-            raise ValueError(f"node_weights must be {n} finite numbers, not negative and not all 0, got shape {v.shape}")
+            raise ValueError(
+                f"node_weights must be {n} finite numbers, not negative and not all 0, got shape {v.shape}"
+            )
     form = form.scaled(float(v.sum() / form.degrees().sum()))
     return TrainingGraph((Part("edges", v, form),), np.ones(n))
 

@@ -58,7 +58,7 @@ class Covariances:
 def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: float) -> Covariances:
     """Turn sums of z - shift into covariances."""
     K = sums.n_channels
-    totals = weighting.mix @ sums.weights
+    totals = weighting.mix @ sums.weights[:K]
     first = weighting.mix @ sums.first[:K]
     v, e, w = (np.tensordot(row, sums.second, axes=1) for row in weighting.mix)
     edge = 2.0 * e

@@ -70,7 +70,7 @@ class GroupEdges:
         counts = np.bincount(self.atoms[inside], minlength=self.n_atoms).astype(float)
         joined = (self.couplings != 0).astype(float)
         pairs = counts @ joined @ counts - np.diag(joined) @ counts
-        return int(round(pairs / 2))
+        return round(float(pairs) / 2)
 
     def to_sparse(self) -> sp.csr_array:
         kept = np.flatnonzero(self.atoms >= 0)

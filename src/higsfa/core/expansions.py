@@ -64,9 +64,7 @@ class Expansion:
             raise ValueError(f"an expansion needs at least one term; known terms: {KNOWN_TERMS}")
         for term in terms:
             if not isinstance(term, Term):
-                raise TypeError(
-                    f"terms of an Expansion must be Term records, got {term!r}; see parse_expansion"
-                )
+                raise TypeError(f"terms of an Expansion must be Term records, got {term!r}; see parse_expansion")
         object.__setattr__(self, "terms", terms)
 
     def __eq__(self, other: object) -> bool:

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa.core.edges import ChainEdges, Edges, GroupEdges, SparseEdges
+from higsfa.core.edges import Edges, GroupEdges, SparseEdges
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -296,7 +296,9 @@ def _slowest(gamma: Any, v: Floats, R: float, n_responses: int | None) -> tuple[
         G = gamma.toarray() if sp.issparse(gamma) else gamma
         A = 2 * Q / R * (np.diag(d) - G) / np.outer(root, root)
         bound = max(push, 2 * float(np.abs(A).sum(axis=1).max()))
-        values, vectors = scipy.linalg.eigh(A + bound * np.outer(constant, constant), subset_by_index=[0, max(k - 1, 0)])
+        values, vectors = scipy.linalg.eigh(
+            A + bound * np.outer(constant, constant), subset_by_index=[0, max(k - 1, 0)]
+        )
         values, vectors = values[:k], vectors[:, :k]
     else:
         inverse = sp.diags_array(1 / root)

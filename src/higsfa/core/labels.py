@@ -19,7 +19,7 @@ def label_names(y: Any) -> list[Any]:
         return list(y)
     if hasattr(y, "columns"):
         return list(y.columns)
-    shape = np.shape(y)
+    shape = np.asarray(y).shape
     return list(range(shape[1])) if len(shape) == 2 else [0]
 
 
@@ -27,7 +27,7 @@ def pick_label(y: Any, name: Any) -> NDArray[Any]:
     """One label as a 1-D array; with name None the only one there is."""
     names = label_names(y)
     if not names:
-        raise ValueError("y: this graph is built from a label, but y is None; pass the labels as y")
+        raise ValueError("y: this graph requires y to be passed, but the target y is None; it is built from labels")
     if name is None:
         if len(names) > 1:
             raise ValueError(f"y has several labels {names}: name the one to use, as in SerialGraph({names[0]!r})")
@@ -64,7 +64,9 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
 
 
 def encode_classes(values: NDArray[Any]) -> tuple[Ints, int]:

@@ -62,7 +62,8 @@ def slow_features(cov: Covariances, n_expanded: int, shrinkage: float = 0.0) -> 
     padded = C
     if shrinkage:
         used = scale > 0
-        padded = C + shrinkage * np.mean(np.diag(C)[used], initial=0.0, where=True) * np.diag(used.astype(float))
+        mean_variance = float(np.diag(C)[used].sum()) / max(1, int(used.sum()))
+        padded = C + shrinkage * mean_variance * np.diag(used.astype(np.float64))
     W = whitening(padded, np.where(scale > 0, np.sqrt(np.diag(padded)), 0.0), rank_tolerance(cov.precision))
     rank = W.shape[1]
     if rank == 0:
@@ -105,7 +106,7 @@ def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: Nod
     sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
     J = n_slow_features(slow.delta_values, n, options)
     fit, J = _regress(sigma, slow.B, frontend.input_rows, J, options)
-    return _assemble(cov, frontend, shift, slow, fit, J, (sigma, mu), options)
+    return _assemble(cov, frontend, shift, slow, fit, J, mu, options)
 
 
 def _regress(
@@ -123,8 +124,8 @@ def _regress(
         wants_rest = options.preserve and not (options.n_slow is None and options.delta_threshold >= 4.0)
         variances, axes = principal_axes(X - M @ to_inputs.T, floor) if wants_rest else no_axes
         D = options.n_components
-        missing = 0 if D is None else D - J - len(variances)
-        if missing <= 0 or J >= B_all.shape[1] or not options.preserve:
+        missing = 0 if D is None else D - (J + len(variances))
+        if missing <= 0 or B_all.shape[1] <= J or not options.preserve:
             rest = len(variances) if D is None else max(D - J, 0)
             return _Regression(M, variances[:rest], axes[:, :rest]), J
         J = min(J + missing, B_all.shape[1])
@@ -156,11 +157,10 @@ def _assemble(
     slow: SlowFeatures,
     fit: _Regression,
     J: int,
-    plain: tuple[Floats, Floats],
+    mu: Floats,
     options: NodeOptions,
 ) -> Node:
     """Write slow and reconstructive parts as one affine map of t, and its inverse."""
-    sigma, mu = plain
     n, inputs, B = frontend.n_expanded, frontend.input_rows, slow.B[:, :J]
     A = scales(fit.M, float(np.sqrt(np.max(fit.variances, initial=0.0))), options)
     E = np.zeros((J + len(fit.variances), len(mu)))

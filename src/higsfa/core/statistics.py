@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,64 +25,75 @@ class Sums:
 
     Attributes
     ----------
-    weights : (K,) total weight of each channel.
+    weights : (K + A,) total weight of each channel, then of each group.
     first : (K + A, T) weighted sums of z, then group sums :math:`s_a = \sum_{n \in a} w_n z_n`.
     second : (K, T, T) weighted sums of :math:`z z^T`.
     edges : (T, T) sum over edges that are not between groups; None if there are none.
     low, high : (I,) range of the inputs.
-    count : number of samples with a weight.
+    edge_weight : total weight of the edges in `edges`, both directions.
+    n_channels : K.
     """
 
+    n_channels: int
     weights: Floats
     first: Floats
     second: Floats
     edges: Floats | None
     low: Floats
     high: Floats
-    count: int = 0
+    edge_weight: float = 0.0
 
     @property
-    def n_channels(self) -> int:
-        return len(self.weights)
+    def n_variables(self) -> int:
+        return self.first.shape[1]
 
     def copy(self) -> Sums:
-        edges = None if self.edges is None else self.edges.copy()
-        arrays = (self.weights.copy(), self.first.copy(), self.second.copy())
-        return Sums(*arrays, edges, self.low.copy(), self.high.copy(), self.count)
+        """A copy that shares no array."""
+        return merge(empty_like(self), self)
 
 
-def zero(n_inputs: int, n_variables: int, plan: Plan) -> Sums:
-    """Empty sums for the channels, groups and edges of a plan."""
-    K, T = plan.n_channels, n_variables
+def zero(n_inputs: int, n_variables: int, n_channels: int, n_atoms: int, *, has_edges: bool) -> Sums:
+    """Empty sums for so many inputs, variables, channels and groups."""
+    K, T = n_channels, n_variables
     return Sums(
-        weights=np.zeros(K),
-        first=np.zeros((K + plan.n_atoms, T)),
+        n_channels=K,
+        weights=np.zeros(K + n_atoms),
+        first=np.zeros((K + n_atoms, T)),
         second=np.zeros((K, T, T)),
-        edges=np.zeros((T, T)) if plan.has_edges else None,
+        edges=np.zeros((T, T)) if has_edges else None,
         low=np.full(n_inputs, np.inf),
         high=np.full(n_inputs, -np.inf),
     )
 
 
+def zero_for(plan: Plan, n_inputs: int, n_variables: int) -> Sums:
+    """Empty sums for the channels, groups and edges of a plan."""
+    return zero(n_inputs, n_variables, plan.n_channels, plan.n_atoms, has_edges=plan.has_edges)
+
+
+def empty_like(sums: Sums) -> Sums:
+    """Empty sums of the same shapes."""
+    n_atoms = len(sums.weights) - sums.n_channels
+    return zero(len(sums.low), sums.n_variables, sums.n_channels, n_atoms, has_edges=sums.edges is not None)
+
+
 def update(sums: Sums, Z: NDArray[Any], tile: Tile) -> None:
     """Add the samples of a tile, given as a feature-major block Z of shape (T, rows of the tile)."""
     core = Z[:, : tile.n_core]
-    K = sums.n_channels
     if tile.weights.any():
-        runs = run_sums(core, tile.starts)
-        sums.first += tile.selector @ runs.T
-        sums.count += tile.n_core
+        sums.weights += tile.selector @ np.diff(tile.starts, append=tile.n_core).astype(np.float64)
+        sums.first += tile.selector @ run_sums(core, tile.starts).T
         if tile.weights.ndim == 1:
-            sums.weights += tile.weights * tile.n_core
             _add_weighted(sums.second, core @ core.T, tile.weights)
         else:
-            sums.weights += tile.weights.sum(axis=1)
-            for k in range(K):
+            for k in range(sums.n_channels):
                 scaled = core * np.sqrt(tile.weights[k]).astype(Z.dtype)
                 sums.second[k] += scaled @ scaled.T
     for edges in tile.edges:
         assert sums.edges is not None
         sums.edges += _edge_sum(Z, tile.n_core, edges)
+        if isinstance(edges, LocalPairs):
+            sums.edge_weight += 2.0 * float(np.sum(np.broadcast_to(edges.weight, edges.i.shape)))
 
 
 def observe_range(sums: Sums, X: NDArray[Any]) -> None:
@@ -89,6 +101,16 @@ def observe_range(sums: Sums, X: NDArray[Any]) -> None:
     if X.shape[1]:
         np.minimum(sums.low, X.min(axis=1), out=sums.low)
         np.maximum(sums.high, X.max(axis=1), out=sums.high)
+
+
+def shifted(sums: Sums, delta: Floats) -> Sums:
+    """The same sums for variables z + delta: sums that were taken relative to different shifts can be merged."""
+    out = sums.copy()
+    for k in range(sums.n_channels):
+        cross = np.outer(sums.first[k], delta)
+        out.second[k] += cross + cross.T + sums.weights[k] * np.outer(delta, delta)
+    out.first += np.outer(sums.weights, delta)
+    return out
 
 
 def merge(a: Sums, b: Sums) -> Sums:
@@ -100,7 +122,7 @@ def merge(a: Sums, b: Sums) -> Sums:
         a.edges += b.edges
     np.minimum(a.low, b.low, out=a.low)
     np.maximum(a.high, b.high, out=a.high)
-    a.count += b.count
+    a.edge_weight += b.edge_weight
     return a
 
 
@@ -151,8 +173,7 @@ def run_sums(Z: NDArray[Any], starts: NDArray[np.intp]) -> Floats:
 
 
 def _spans(starts: NDArray[np.intp], end: int) -> Iterator[tuple[int, int]]:
-    edges = [*starts.tolist(), end]
-    return zip(edges[:-1], edges[1:], strict=True)
+    return pairwise([*starts.tolist(), end])
 
 
 def _add_weighted(second: Floats, product: NDArray[Any], weights: Floats) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,36 @@ class Plan:
     def tiles(self, block: int, rows: int) -> Iterator[Tile]:
         """Tiles of one block, of at most `rows` core samples each."""
         return self._layout.tiles(block, rows)
+
+
+def class_plan(classes: Ints, n_classes: int, w: Floats) -> Plan:
+    """A plan with one channel per class, for graphs whose weights are known only when all classes have been counted.
+
+    Channel 0 is for samples without a class.
+    """
+    fine = (classes + 1).astype(np.intp)
+    K = n_classes + 1
+    levels = _levels(w)
+    layout: _Cells | _Ordered
+    nothing = np.zeros((0, K), dtype=np.intp)
+    if levels is not None and levels[1] == 1 and len(w):
+        layout = _Cells(fine, np.arange(K), w[0] * np.eye(K), np.eye(K), nothing, np.full(K, w[0]), 0)
+    else:
+        channels = np.zeros((K, len(w)))
+        channels[fine, np.arange(len(w))] = w
+        layout = _Ordered(None, len(w), channels, np.eye(K), np.zeros((0, len(w)), dtype=np.intp), w, 0, ())
+    return Plan(np.eye(K), K, (), 0.0, layout.n_blocks, False, layout)
+
+
+def sequence_plan(n_before: int, graph: TrainingGraph) -> Plan:
+    """A plan for a stretch of a sequence whose first `n_before` samples were summed before; only their edges count."""
+    weights = np.ones((1, graph.n_samples))
+    weights[:, :n_before] = 0.0
+    (part,) = graph.parts
+    assert isinstance(part.edges, ChainEdges)
+    no_atoms = np.zeros((0, graph.n_samples), dtype=np.intp)
+    layout = _Ordered(None, graph.n_samples, weights, np.ones((3, 1)), no_atoms, weights[0], 0, ((part.edges, True),))
+    return Plan(np.ones((3, 1)), 1, (), 0.0, layout.n_blocks, True, layout)
 
 
 def make_plan(graph: TrainingGraph) -> Plan:
@@ -252,7 +283,7 @@ class _Cells:
         cells = self.cell[fine]
         edges = np.concatenate([[0], np.flatnonzero(cells[1:] != cells[:-1]) + 1, [len(cells)]])
         small = []
-        for a, b in zip(edges[:-1], edges[1:], strict=True):
+        for a, b in pairwise(edges.tolist()):
             if not np.any(self.channels[:, fine[a]]):
                 continue  # weight 0 everywhere: as if absent
             if b - a < MIN_CELL:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.nodes import Frontend
-from higsfa.core.statistics import Sums, Tree, observe_range, update, zero
+from higsfa.core.statistics import Sums, Tree, observe_range, update, zero_for
 from higsfa.core.tiles import Plan, tile_rows
 
 Floats = NDArray[np.float64]
@@ -77,7 +77,7 @@ def gather(read: Reader, plan: Plan, frontend: Frontend, itemsize: int) -> tuple
     shift = pilot_shift(frontend(read(first_rows(plan, rows_per_tile)).T))
     tree = Tree()
     for block in range(plan.n_blocks):
-        sums = zero(frontend.n_inputs, frontend.n_variables, plan)
+        sums = zero_for(plan, frontend.n_inputs, frontend.n_variables)
         for tile in plan.tiles(block, rows_per_tile):
             add_tile(sums, read(tile.rows), tile, frontend, shift)
         tree.add(block, sums)
@@ -93,5 +93,3 @@ def add_tile(sums: Sums, rows: NDArray[Any], tile: Any, frontend: Frontend, shif
     if shift.any():
         T = T - shift[:, None].astype(T.dtype)
     update(sums, T, tile)
-
-

@@ -1,0 +1,186 @@
+"""What SFA, GSFA, ISFA and IGSFA have in common: one node behind a scikit-learn facade."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from higsfa.core.expansions import Expansion, as_expansion
+from higsfa.core.nodes import Frontend, Node
+from higsfa.core.solvers import NodeOptions
+from higsfa.core.tiles import tile_rows
+from higsfa.estimators._validation import check_data, product_dtype, report_not_finite
+from higsfa.training.gathered import Setting, Statistics
+from higsfa.training.passes import Reader, array_reader, column_means
+
+
+class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A single node: shared parameters, `transform`, `inverse_transform`, `fit_from_statistics`."""
+
+    _preserve = False
+
+    _parameter_constraints: dict[str, Any] = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "expansion": [str, Expansion, callable, list, tuple],
+        "shrinkage": [Interval(Real, 0, None, closed="left")],
+        "clip_range": ["boolean"],
+        "center": ["array-like", None],
+    }
+    _preserving_constraints: dict[str, Any] = {
+        "delta_threshold": [Interval(Real, None, None, closed="neither")],
+        "n_slow": [Interval(Integral, 0, None, closed="left"), None],
+        "scaling": [StrOptions({"sensitivity", "qr"})],
+        "min_scale": [Interval(Real, 0, 1, closed="left")],
+        "weighted": ["boolean"],
+    }
+
+    def _options(self) -> NodeOptions:
+        shared = {
+            "n_components": self.n_components,
+            "preserve": self._preserve,
+            "shrinkage": float(self.shrinkage),
+        }
+        if not self._preserve:
+            return NodeOptions(**shared)
+        return NodeOptions(
+            **shared,
+            delta_threshold=float(self.delta_threshold),
+            n_slow=self.n_slow,
+            scaling=self.scaling,
+            min_scale=float(self.min_scale),
+            weighted=bool(self.weighted),
+        )
+
+    def _setting(self, n_features: int, dtype: np.dtype[Any], center: NDArray[Any]) -> Setting:
+        frontend = Frontend(as_expansion(self.expansion), 1, n_features, center)
+        frontend.n_expanded  # noqa: B018  a slice that does not fit is an error before anything is read
+        return Setting(frontend, dtype)
+
+    def _given_center(self, n_features: int) -> NDArray[np.float64] | None:
+        """The centre if it is known before the data are: given, or 0 where the expansion is linear."""
+        if self.center is not None:
+            center = check_array(self.center, ensure_2d=False, dtype=np.float64, input_name="center")
+            if center.shape != (n_features,):
+                raise ValueError(f"center must have shape ({n_features},), one entry per feature, got {center.shape}")
+            return np.asarray(center)
+        return np.zeros(n_features) if as_expansion(self.expansion).is_linear else None
+
+    def _centered_setting(self, X: np.ndarray, read: Reader, weights: NDArray[np.float64]) -> Setting:
+        """Fix centre and precision for data that are all at hand."""
+        dtype = product_dtype(X.dtype)
+        as_expansion(self.expansion).size(X.shape[1])
+        center = self._given_center(X.shape[1])
+        if center is None:
+            center = column_means(read, len(X), X.shape[1], weights, dtype.itemsize)
+            if not np.all(np.isfinite(center)):
+                report_not_finite(self, X)
+        return self._setting(X.shape[1], dtype, center)
+
+    def _reader(self, X: np.ndarray) -> Reader:
+        return array_reader(X, product_dtype(X.dtype))
+
+    def _adopt(self, statistics: Statistics, X: np.ndarray | None = None) -> None:
+        """Solve and set the fitted attributes."""
+        if X is not None and not np.all(np.isfinite(np.einsum("kii->ki", statistics.sums.second))):
+            report_not_finite(self, X)
+        node = statistics.solve(self._options(), clip_range=bool(self.clip_range))
+        asked = self.n_components
+        if asked is not None and node.n_components < asked:
+            warnings.warn(
+                f"n_components={asked} asked for, but the data support {node.n_components}: the covariance of the "
+                f"{node.frontend.n_expanded} expanded variables has rank {node.rank}",
+                UserWarning,
+                stacklevel=3,
+            )
+        self.statistics_ = statistics
+        self._node: Node = node
+        self.n_components_ = node.n_components
+        self.n_slow_ = node.n_slow
+        self.rank_ = node.rank
+        self.delta_values_ = node.delta_values if self._preserve else node.delta_values[: node.n_components]
+        self.mean_ = node.frontend.center
+
+    def fit_from_statistics(self, statistics: Statistics) -> Any:
+        """Train from sums that were gathered elsewhere.
+
+        Parameters
+        ----------
+        statistics : Statistics
+            The `statistics_` of estimators of this class with the same expansion, or a sum of several of them.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        if not isinstance(statistics, Statistics):
+            raise TypeError(f"statistics must be the statistics_ of an estimator, got {type(statistics).__name__}")
+        if as_expansion(self.expansion) != statistics.frontend.expansion:
+            raise ValueError(
+                f"statistics were gathered with expansion '{statistics.frontend.expansion}', "
+                f"this estimator has '{as_expansion(self.expansion)}'"
+            )
+        self._adopt(statistics)
+        self.n_features_in_ = statistics.frontend.n_inputs
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Extract features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_components), float32 for float32 and uint8 input, else float64
+        """
+        check_is_fitted(self, "_node")
+        X = check_data(self, X, reset=False)
+        dtype = product_dtype(X.dtype)
+        out = np.empty((len(X), self._node.n_components), dtype=dtype)
+        step = 4 * tile_rows(self._node.frontend.n_variables, dtype.itemsize)
+        for lo in range(0, len(X), step):
+            block = np.asarray(X[lo : lo + step]).astype(dtype, copy=False)
+            out[lo : lo + step] = self._node.encode(block.T).T
+        return out
+
+    def inverse_transform(self, Y: Any) -> np.ndarray:
+        """Reconstruct inputs linearly from features: Algorithm 3 of the paper, least squares for SFA and GSFA.
+
+        Parameters
+        ----------
+        Y : array-like of shape (n_samples, n_components)
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "_node")
+        Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y")
+        if Y.shape[1] != self._node.n_components:
+            raise ValueError(f"Y has {Y.shape[1]} features, but {type(self).__name__} makes {self._node.n_components}")
+        return np.ascontiguousarray(self._node.decode(Y.T).T)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names ``slow0, slow1, ...`` of the slow features, then ``rec0, ...`` of the reconstructive ones."""
+        check_is_fitted(self, "_node")
+        slow = [f"slow{j}" for j in range(self.n_slow_)]
+        rest = [f"rec{j}" for j in range(self.n_components_ - self.n_slow_)]
+        return np.asarray(slow + rest, dtype=object)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -1,0 +1,147 @@
+"""Fitting with labels or a given graph: shared by GSFA and IGSFA."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils.metaestimators import available_if
+
+from higsfa.core.labels import encode_classes, label_names, missing, pick_label
+from higsfa.estimators._base import NodeEstimator
+from higsfa.estimators._sequence import _expands_exactly
+from higsfa.estimators._validation import check_data, product_dtype, unchanged_on_error
+from higsfa.graphs import ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
+from higsfa.training.gathered import ClassStatistics, NotEnoughData, Setting, gather_classes, gather_graph
+from higsfa.training.passes import Reader, array_reader
+
+MAX_CLASS_CHANNELS = 32
+"""Up to so many classes, sums are kept class by class, so that fits on parts of the data can be added."""
+
+
+def _counts_exactly(self: Any) -> bool:
+    """Only a clustered graph can be completed sample by sample: the groups of a serial graph depend on all labels."""
+    if not isinstance(as_recipe(self.graph), ClusteredGraph):
+        raise AttributeError(
+            "partial_fit is exact for graph='clustered' only: other graphs depend on all labels at once"
+        )
+    return _expands_exactly(self)
+
+
+class LabelledEstimator(NodeEstimator):
+    """`fit` and `partial_fit` with labels."""
+
+    _parameter_constraints = {**NodeEstimator._parameter_constraints, "graph": [str, GraphRecipe]}
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, *, graph: Any = None, sample_weight: Any = None, groups: Any = None) -> Any:
+        """Fit on labelled samples, or on samples with a graph.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_labels), DataFrame or dict of arrays, optional
+            Labels. Missing values take a sample out of the graph of that label only.
+        graph : recipe, TrainingGraph or str, optional
+            Used instead of the parameter `graph`.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight w counts a sample w times.
+        groups : array-like of shape (n_samples,), optional
+            The recording of each sample, for graphs in time order.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_error(self), np.errstate(all="ignore"):
+            X = check_data(self, X, reset=True, min_samples=2)
+            read = self._reader(X)
+            recipe = as_recipe(self.graph if graph is None else graph) if not isinstance(graph, TrainingGraph) else None
+            if isinstance(recipe, ClusteredGraph):
+                classes = _classes(y, recipe, len(X))
+                if len(classes[1]) <= MAX_CLASS_CHANNELS:
+                    w = check_weights(sample_weight, len(X))
+                    setting = self._centered_setting(X, read, w)
+                    self._adopt(_gather_classes(read, classes, w, setting, recipe), X)
+                    return self
+            built = (
+                graph
+                if recipe is None
+                else recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(X))
+            )
+            if built.n_samples != len(X):
+                raise ValueError(f"graph is for {built.n_samples} samples but X has {len(X)}")
+            setting = self._centered_setting(X, read, built.sample_weight)
+            self._adopt(gather_graph(read, built, setting), X)
+        return self
+
+    @available_if(_counts_exactly)
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+        """Go on fitting with more labelled samples, in any order; the result is that of `fit` on all of them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : labels, as in `fit`
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_error(self), np.errstate(all="ignore"):
+            X = check_data(self, X, reset=not hasattr(self, "n_features_in_"))
+            known = getattr(self, "statistics_", None)
+            if known is not None and not isinstance(known, ClassStatistics):
+                raise ValueError(
+                    f"partial_fit cannot go on from this fit: its sums are not kept class by class "
+                    f"(they are for up to {MAX_CLASS_CHANNELS} classes of one label)"
+                )
+            recipe = as_recipe(self.graph)
+            assert isinstance(recipe, ClusteredGraph)
+            center = self._given_center(X.shape[1])
+            assert center is not None
+            setting = self._setting(X.shape[1], product_dtype(X.dtype), center)
+            classes = _classes(y, recipe, len(X))
+            w = check_weights(sample_weight, len(X))
+            statistics = _gather_classes(array_reader(X, setting.dtype), classes, w, setting, recipe)
+            self.statistics_ = statistics if known is None else known + statistics
+            with suppress(NotEnoughData):  # one class so far: the sums are kept, features come with more data
+                self._adopt(self.statistics_, X)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def _classes(y: Any, recipe: ClusteredGraph, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
+    """Class number of each sample (-1 for none), and the classes themselves in that order."""
+    if not label_names(y):
+        raise ValueError("y: requires y to be passed, but the target y is None; a clustered graph is built from labels")
+    values = pick_label(y, recipe.label)
+    if len(values) != n:
+        raise ValueError(f"y: inconsistent numbers of samples: the label has {len(values)} values for {n} samples")
+    codes, n_classes = encode_classes(values)
+    first = np.zeros(n_classes, dtype=np.intp)
+    known = np.flatnonzero(~missing(values))
+    first[codes[known[::-1]]] = known[::-1]
+    return codes, tuple(_plain(values[i]) for i in first)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _gather_classes(
+    read: Reader,
+    classes: tuple[np.ndarray, tuple[Any, ...]],
+    w: np.ndarray,
+    setting: Setting,
+    recipe: ClusteredGraph,
+) -> ClassStatistics:
+    return gather_classes(read, *classes, w, setting, self_loops=bool(recipe.self_loops))

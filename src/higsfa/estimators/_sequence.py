@@ -1,0 +1,110 @@
+"""Fitting over time: shared by SFA and ISFA."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.metaestimators import available_if
+
+from higsfa.core import build
+from higsfa.core.expansions import as_expansion
+from higsfa.estimators._base import NodeEstimator
+from higsfa.estimators._validation import check_data, product_dtype, unchanged_on_error
+from higsfa.training.gathered import NotEnoughData, SequenceStatistics, gather_sequence
+from higsfa.training.passes import array_reader
+
+
+def _expands_exactly(self: Any) -> bool:
+    """Expansions act on centred data, so the centre must be known, or not matter."""
+    if self.center is None and not as_expansion(self.expansion).is_linear:
+        raise AttributeError(
+            f"partial_fit needs the mean of the data beforehand for expansion '{self.expansion}': pass center="
+        )
+    return True
+
+
+class SequenceEstimator(NodeEstimator):
+    """`fit` and `partial_fit` on time series."""
+
+    _parameter_constraints = {
+        **NodeEstimator._parameter_constraints,
+        "lag": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+        """Fit on one or several recordings.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples in time order.
+        y : ignored
+        groups : array-like of shape (n_samples,), optional
+            The recording of each sample. No transition is made from one recording to the next.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_error(self), np.errstate(all="ignore"):
+            X = check_data(self, X, reset=True, min_samples=2)
+            graph = build.sequence(build.recording_lengths(groups, len(X)), self.lag, scaled=False)
+            read = self._reader(X)
+            setting = self._centered_setting(X, read, np.ones(len(X)))
+            self._adopt(gather_sequence(read, graph, setting), X)
+            self._tail = X[:0].copy()
+            self._recording: Any = None
+        return self
+
+    @available_if(_expands_exactly)
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+        """Go on fitting with the next samples.
+
+        The result is that of `fit` on all samples at once. A recording may go on from one call to the next: without
+        `groups` all calls are one recording, with `groups` the first rows continue the last recording if they name
+        the same one. After `fit`, a new recording begins.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        groups : array-like of shape (n_samples,), optional
+            The recording of each sample.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_error(self), np.errstate(all="ignore"):
+            first = not hasattr(self, "n_features_in_")
+            X = check_data(self, X, reset=first)
+            lengths = build.recording_lengths(groups, len(X))
+            ids = [None] * len(lengths) if groups is None else np.asarray(groups)[np.cumsum(lengths) - lengths].tolist()
+            known = getattr(self, "statistics_", None)
+            tail = getattr(self, "_tail", X[:0])
+            if len(tail) and ids[0] != self._recording:
+                tail = tail[:0]
+            joined = np.concatenate([tail.astype(X.dtype, copy=False), X]) if len(tail) else X
+            lengths = lengths.copy()
+            lengths[0] += len(tail)
+            statistics = self._gather_part(joined, lengths, len(tail))
+            self._tail = joined[max(len(joined) - lengths[-1], len(joined) - self.lag) :].copy()
+            self._recording = ids[-1]
+            self.statistics_ = statistics if known is None else known + statistics
+            with suppress(NotEnoughData):  # one sample, say: the sums are kept, features come with more data
+                self._adopt(self.statistics_, X)
+        return self
+
+    def _gather_part(self, X: np.ndarray, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
+        center = self._given_center(X.shape[1])
+        assert center is not None
+        setting = self._setting(X.shape[1], product_dtype(X.dtype), center)
+        graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
+        return gather_sequence(array_reader(X, setting.dtype), graph, setting, n_before)
