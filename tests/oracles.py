@@ -260,9 +260,7 @@ def dense_free_responses(v, gamma):
 
 def classical_sfa(X, lag=1, groups=None):
     """Linear SFA as of 2002: covariance of the signal, mean of squared differences in time, no graph."""
-    transitions = [
-        X[b] - X[a] for run in recordings(len(X), groups) for a, b in zip(run, run[lag:], strict=False)
-    ]
+    transitions = [X[b] - X[a] for run in recordings(len(X), groups) for a, b in zip(run, run[lag:], strict=False)]
     A = np.mean([np.outer(x, x) for x in transitions], axis=0)
     C = np.cov(X.T, bias=True).reshape(X.shape[1], X.shape[1])
     deltas, B = scipy.linalg.eigh(A, C)

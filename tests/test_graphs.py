@@ -119,11 +119,7 @@ def _cases():
         scale_dense(0.5, dense_clustered(D["gender_gaps"])),
         dense_mixed(D["real"], 5),
     ]
-    recipe = (
-        SerialGraph("age_gaps", n_groups=7)
-        + 0.5 * ClusteredGraph("gender_gaps")
-        + MixedGraph("real", n_groups=5)
-    )
+    recipe = SerialGraph("age_gaps", n_groups=7) + 0.5 * ClusteredGraph("gender_gaps") + MixedGraph("real", n_groups=5)
     cases["sum of label graphs"] = (recipe.build(D), add_dense(*parts), parts)
     w = D["fractional"]
     parts = [
@@ -157,14 +153,10 @@ def _cases():
 
 CASES = _cases()
 LABEL_CASES = {
-    name: case
-    for name, case in CASES.items()
-    if name.split()[0] in ("clustered", "serial", "mixed", "label", "time")
+    name: case for name, case in CASES.items() if name.split()[0] in ("clustered", "serial", "mixed", "label", "time")
 }
 every_graph = pytest.mark.parametrize(("built", "dense", "parts"), CASES.values(), ids=CASES.keys())
-every_label_graph = pytest.mark.parametrize(
-    ("built", "dense", "parts"), LABEL_CASES.values(), ids=LABEL_CASES.keys()
-)
+every_label_graph = pytest.mark.parametrize(("built", "dense", "parts"), LABEL_CASES.values(), ids=LABEL_CASES.keys())
 
 
 @every_graph
@@ -259,9 +251,7 @@ def test_labels_come_as_array_dict_frame_or_numbered_columns():
     numbered = SerialGraph(0, n_groups=5) + ClusteredGraph(1)
     _same(by_array, numbered.build(np.column_stack([D["age"], D["race"]])))
     _same(ClusteredGraph().build(D["race"]), ClusteredGraph().build(list(D["race"])))
-    _same(
-        ClusteredGraph().build(D["race"]), ClusteredGraph().build(pd.Series(D["race"], index=range(5, N + 5)))
-    )
+    _same(ClusteredGraph().build(D["race"]), ClusteredGraph().build(pd.Series(D["race"], index=range(5, N + 5))))
 
 
 def test_missing_labels_are_nan_none_or_na_alike():
@@ -318,9 +308,7 @@ def test_a_sample_of_weight_k_has_the_edges_of_its_k_copies(recipe):
     onto = np.zeros((25, len(of_copy)))
     onto[of_copy, np.arange(len(of_copy))] = 1
     np.testing.assert_allclose(weighted.vertex_weights, onto @ copied.vertex_weights, atol=1e-12)
-    np.testing.assert_allclose(
-        weighted.to_sparse().toarray(), onto @ copied.to_sparse().toarray() @ onto.T, atol=1e-12
-    )
+    np.testing.assert_allclose(weighted.to_sparse().toarray(), onto @ copied.to_sparse().toarray() @ onto.T, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -441,9 +429,7 @@ def test_serial_graph_has_harmonics_as_free_responses(n_groups):
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
 def test_clustered_graph_has_one_response_fewer_than_classes(n_classes):
-    labels = np.random.default_rng(9).permutation(
-        np.repeat(np.arange(n_classes), np.arange(3, 3 + n_classes))
-    )
+    labels = np.random.default_rng(9).permutation(np.repeat(np.arange(n_classes), np.arange(3, 3 + n_classes)))
     free = ClusteredGraph().build(labels).free_responses()
     assert free.n_below() == n_classes - 1
     np.testing.assert_allclose(free.delta_values[: n_classes - 1], 0, atol=1e-9)

@@ -318,7 +318,8 @@ class AutoGraph(GraphRecipe):
         names = label_names(y)
         if not names:
             raise ValueError(
-                "y: graph='auto' requires y to be passed, but the target y is None; pass labels, or a graph such as SequenceGraph() for time series"
+                "y: graph='auto' requires y to be passed, but the target y is None; "
+                "pass labels, or a graph such as SequenceGraph() for time series"
             )
         recipes: list[GraphRecipe] = []
         for name in names:

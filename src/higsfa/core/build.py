@@ -50,7 +50,7 @@ def group_memberships(values: Floats, w: Floats, n_groups: int) -> tuple[Ints, F
     P : (A, n_groups) membership of each atom, rows sum to 1.
     """
     known = np.flatnonzero(~np.isnan(values) & (w > 0))
-    order = known[np.argsort(values[known], kind="stable")]
+    order = known[np.argsort(values[known])]
     ordered = values[order]
     new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
     ends = np.concatenate([np.flatnonzero(new)[1:], [len(order)]])

@@ -55,26 +55,54 @@ class SlowFeatures:
     rank: int
 
 
-def slow_features(cov: Covariances, n_expanded: int, shrinkage: float = 0.0) -> SlowFeatures:
-    """All features of the expanded input, slowest first, with weighted variance 1 and decorrelated."""
+def slow_features(
+    cov: Covariances, n_expanded: int, shrinkage: float = 0.0, n_wanted: int | None = None
+) -> SlowFeatures:
+    """All features of the expanded input, slowest first, with weighted variance 1 and decorrelated.
+
+    The rotation among equally slow features is fixed for the first `n_wanted` of them.
+    """
     C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
     scale = standard_deviations(C, cov.noise[:n_expanded])
-    padded = C
-    if shrinkage:
-        used = scale > 0
-        mean_variance = float(np.diag(C)[used].sum()) / max(1, int(used.sum()))
-        padded = C + shrinkage * mean_variance * np.diag(used.astype(np.float64))
-    W = whitening(padded, np.where(scale > 0, np.sqrt(np.diag(padded)), 0.0), rank_tolerance(cov.precision))
+    W = whitening(C, scale, rank_tolerance(cov.precision))
     rank = W.shape[1]
     if rank == 0:
         return SlowFeatures(np.zeros((n_expanded, 0)), np.zeros(0), 0)
-    deltas, U = scipy.linalg.eigh(W.T @ C_dot @ W, driver="evd", check_finite=False)
-    B = W @ U
+    A = W.T @ C_dot @ W
     if shrinkage:
-        variance = np.einsum("ij,ij->j", B, C @ B)
-        order = np.argsort(deltas / variance, kind="stable")
-        B, deltas = (B / np.sqrt(variance))[:, order], (deltas / variance)[order]
+        mean_variance = float(np.trace(C)) / int(np.sum(scale > 0))
+        padded = np.eye(rank) + shrinkage * mean_variance * (W.T @ W)
+        deltas, U = scipy.linalg.eigh(A, padded, check_finite=False)
+        U /= np.linalg.norm(U, axis=0)
+        deltas = np.einsum("ij,ij->j", U, A @ U)
+        order = np.argsort(deltas, kind="stable")
+        deltas, U = deltas[order], U[:, order]
+    else:
+        deltas, U = scipy.linalg.eigh(A, driver="evd", check_finite=False)
+    B = W @ U
+    B, deltas = untangle(B, deltas, scale, 1e-9 if cov.precision < 1e-10 else 1e-6, n_wanted)
     return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0), rank)
+
+
+def untangle(
+    B: Floats, deltas: Floats, scale: Floats, tie: float, n_wanted: int | None = None
+) -> tuple[Floats, Floats]:
+    """Fix the rotation among features with equal Delta values.
+
+    Slowness alone leaves it open. Among equally slow features, those with the smallest weights on standardised
+    variables come first: they vary most with the data and least with noise.
+    """
+    B, deltas = B.copy(), deltas.copy()
+    start = 0
+    while start < (len(deltas) if n_wanted is None else min(n_wanted, len(deltas))):
+        stop = start + int(np.searchsorted(deltas[start:], deltas[start] + tie, side="right"))
+        if stop - start > 1:
+            weights = B[:, start:stop] * scale[:, None]
+            V = scipy.linalg.eigh(weights.T @ weights, check_finite=False)[1]
+            deltas[start:stop] = np.einsum("i,ij,ij->j", deltas[start:stop], V, V)
+            B[:, start:stop] = B[:, start:stop] @ V
+        start = stop
+    return B, deltas
 
 
 def n_slow_features(deltas: Floats, n_expanded: int, options: NodeOptions) -> int:
@@ -102,7 +130,7 @@ class _Regression:
 def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: NodeOptions) -> Node:
     """Solve a node. `cov` and `shift` are those of its variables t (see :class:`Frontend`)."""
     n = frontend.n_expanded
-    slow = slow_features(cov, n, options.shrinkage)
+    slow = slow_features(cov, n, options.shrinkage, options.n_components)
     sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
     J = n_slow_features(slow.delta_values, n, options)
     fit, J = _regress(sigma, slow.B, frontend.input_rows, J, options)

@@ -81,8 +81,8 @@ def update(sums: Sums, Z: NDArray[Any], tile: Tile) -> None:
     """Add the samples of a tile, given as a feature-major block Z of shape (T, rows of the tile)."""
     core = Z[:, : tile.n_core]
     if tile.weights.any():
-        sums.weights += tile.selector @ np.diff(tile.starts, append=tile.n_core).astype(np.float64)
-        sums.first += tile.selector @ run_sums(core, tile.starts).T
+        sums.weights += tile.selector @ tile.lengths
+        sums.first += tile.selector @ run_sums(core, tile.starts, tile.lengths).T
         if tile.weights.ndim == 1:
             _add_weighted(sums.second, core @ core.T, tile.weights)
         else:
@@ -161,12 +161,12 @@ def merge_pair(a: Any, b: Any) -> Any:
     return merge(a, b)
 
 
-def run_sums(Z: NDArray[Any], starts: NDArray[np.intp]) -> Floats:
+def run_sums(Z: NDArray[Any], starts: NDArray[np.intp], lengths: Floats) -> Floats:
     """Sums of the columns of Z over runs that begin at `starts`, in float64: (T, runs)."""
     if Z.flags.c_contiguous or Z.strides[1] == Z.itemsize:
         return np.add.reduceat(Z, starts, axis=1).astype(np.float64)
     out = np.empty((len(Z), len(starts)))
-    ones = np.ones(int(np.diff(starts, append=Z.shape[1]).max()), dtype=Z.dtype)
+    ones = np.ones(int(lengths.max()), dtype=Z.dtype)
     for k, (a, b) in enumerate(_spans(starts, Z.shape[1])):
         out[:, k] = Z[:, a:b] @ ones[: b - a]
     return out

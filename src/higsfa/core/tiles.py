@@ -28,8 +28,8 @@ from higsfa.core.graph import TrainingGraph
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-BLOCK = 16384
-"""Samples in a block."""
+BLOCK = 65536
+"""Samples in a block: enough that the cells of a graph for several labels still fill tiles."""
 MIN_CELL = 64
 """Cells with fewer samples in a block share tiles, and pay for one product per weighting."""
 MAX_LEVELS = 32
@@ -80,7 +80,7 @@ class Tile:
     ----------
     rows : sample numbers; the first `n_core` are summed, the others are the halo.
     weights : (K,) if all core samples have the same weights in the K channels, else (K, n_core).
-    starts : starts of the runs of samples that have the same weights and atoms.
+    starts, lengths : the runs of samples that have the same weights and atoms.
     selector : (K + A, runs) matrix that turns sums over runs into weighted sums and group sums.
     edges : edges within the tile, from its core.
     """
@@ -89,6 +89,7 @@ class Tile:
     n_core: int
     weights: Floats
     starts: Ints
+    lengths: Floats
     selector: Any
     edges: tuple[LocalEdges, ...] = ()
 
@@ -135,8 +136,8 @@ def class_plan(classes: Ints, n_classes: int, w: Floats) -> Plan:
 
     Channel 0 is for samples without a class.
     """
-    fine = (classes + 1).astype(np.intp)
     K = n_classes + 1
+    fine = (classes + 1).astype(np.uint16 if K < 2**16 else np.intp)
     levels = _levels(w)
     layout: _Cells | _Ordered
     nothing = np.zeros((0, K), dtype=np.intp)
@@ -298,10 +299,10 @@ class _Cells:
             yield self._tile(order[some], fine[some], self.channels[:, fine[some]])
 
     def _tile(self, rows: Ints, fine: Ints, weights: Floats) -> Tile:
-        starts = np.concatenate([[0], np.flatnonzero(fine[1:] != fine[:-1]) + 1])
+        starts, lengths = _runs(fine[1:] != fine[:-1], len(fine))
         own = fine[starts]
         selector = _selector(self.channels[:, own], self.atom_rows[:, own], self.sample_weight[own], self.n_atoms)
-        return Tile(rows, len(rows), weights, starts, selector)
+        return Tile(rows, len(rows), weights, starts, lengths, selector)
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,13 +386,20 @@ class _Ordered:
         core = rows[: hi - lo]
         if not moments:
             nothing = np.zeros((len(self.channels) + self.n_atoms, 0))
-            return Tile(rows, hi - lo, np.zeros(len(self.channels)), np.zeros(0, dtype=np.intp), nothing, local)
+            no_weights, no_runs = np.zeros(len(self.channels)), np.zeros(0, dtype=np.intp)
+            return Tile(rows, hi - lo, no_weights, no_runs, np.zeros(0), nothing, local)
         weights, atoms = self.channels[:, core], self.atom_rows[:, core]
         change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
-        starts = np.concatenate([[0], np.flatnonzero(change) + 1])
+        starts, lengths = _runs(change, len(core))
         selector = _selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], self.n_atoms)
         constant = np.all(weights == weights[:, :1])
-        return Tile(rows, hi - lo, weights[:, 0] if constant else weights, starts, selector, local)
+        return Tile(rows, hi - lo, weights[:, 0] if constant else weights, starts, lengths, selector, local)
+
+
+def _runs(change: NDArray[np.bool_], n: int) -> tuple[Ints, Floats]:
+    """Starts and lengths of runs, from where neighbours differ."""
+    borders = np.concatenate([[-1], np.flatnonzero(change), [n - 1]])
+    return borders[:-1] + 1, np.asarray(borders[1:] - borders[:-1], dtype=np.float64)
 
 
 def _selector(weights: Floats, atoms: Ints, w: Floats, n_atoms: int) -> Any:

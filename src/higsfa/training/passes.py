@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from numpy.typing import NDArray
 
 from higsfa.core.nodes import Frontend
 from higsfa.core.statistics import Sums, Tree, observe_range, update, zero_for
-from higsfa.core.tiles import Plan, tile_rows
+from higsfa.core.tiles import Plan, Tile, tile_rows
 
 Floats = NDArray[np.float64]
 Reader = Callable[[NDArray[np.intp]], NDArray[Any]]
 """Rows of the data by number, in the precision of the products: (n,) -> (n, I)."""
+PILOT = 512
+"""Samples that the shift is estimated from."""
 
 
 def array_reader(X: NDArray[Any], dtype: np.dtype[Any]) -> Reader:
@@ -55,6 +58,7 @@ def pilot_shift(T: NDArray[Any]) -> Floats:
     """
     if T.shape[1] == 0:
         return np.zeros(len(T))
+    T = T[:, :PILOT]
     mean = T.mean(axis=1, dtype=np.float64)
     spread = T.std(axis=1, dtype=np.float64)
     low, high = T.min(axis=1), T.max(axis=1)
@@ -76,15 +80,28 @@ def gather(read: Reader, plan: Plan, frontend: Frontend, itemsize: int) -> tuple
     rows_per_tile = tile_rows(frontend.n_variables, itemsize)
     shift = pilot_shift(frontend(read(first_rows(plan, rows_per_tile)).T))
     tree = Tree()
-    for block in range(plan.n_blocks):
-        sums = zero_for(plan, frontend.n_inputs, frontend.n_variables)
-        for tile in plan.tiles(block, rows_per_tile):
-            add_tile(sums, read(tile.rows), tile, frontend, shift)
-        tree.add(block, sums)
+    with ThreadPoolExecutor(1) as pool:
+        for block in range(plan.n_blocks):
+            sums = zero_for(plan, frontend.n_inputs, frontend.n_variables)
+            for tile, rows in read_ahead(pool, read, plan.tiles(block, rows_per_tile)):
+                add_tile(sums, rows, tile, frontend, shift)
+            tree.add(block, sums)
     return tree.total(), shift
 
 
-def add_tile(sums: Sums, rows: NDArray[Any], tile: Any, frontend: Frontend, shift: Floats) -> None:
+def read_ahead(pool: Executor, read: Reader, tiles: Iterable[Tile]) -> Iterator[tuple[Tile, NDArray[Any]]]:
+    """Tiles with their rows; the next rows are read while the present ones are worked on."""
+    ahead: tuple[Tile, Future[NDArray[Any]]] | None = None
+    for tile in tiles:
+        following = tile, pool.submit(read, tile.rows)
+        if ahead is not None:
+            yield ahead[0], ahead[1].result()
+        ahead = following
+    if ahead is not None:
+        yield ahead[0], ahead[1].result()
+
+
+def add_tile(sums: Sums, rows: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats) -> None:
     """Expand the rows (n, I) of a tile and add them to the sums."""
     X = rows.T
     if not frontend.expansion.is_linear:
