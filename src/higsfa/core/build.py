@@ -31,7 +31,7 @@ def clustered(classes: Ints, n_classes: int, w: Floats, *, self_loops: bool, nam
         )
     number = np.where(kept, np.cumsum(kept) - 1, -1)
     atoms = np.append(number, -1)[classes]
-    inverse = 1.0 / (masses[kept] if self_loops else masses[kept] - 1.0)
+    inverse = np.asarray(1.0 / (masses[kept] if self_loops else masses[kept] - 1.0), dtype=np.float64)
     loops = np.zeros(len(inverse)) if self_loops else inverse
     atoms[w == 0] = -1
     edges = GroupEdges(atoms, np.diag(inverse), loops, w)

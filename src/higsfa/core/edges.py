@@ -52,7 +52,7 @@ class GroupEdges:
     def masses(self) -> Floats:
         """Total sample weight of each atom."""
         inside = self.atoms >= 0
-        return np.bincount(self.atoms[inside], self.sample_weight[inside], minlength=self.n_atoms)
+        return _totals(self.atoms[inside], self.sample_weight[inside], self.n_atoms)
 
     @property
     def atom_degrees(self) -> Floats:
@@ -171,7 +171,7 @@ class SparseEdges:
         return int(self.upper.nnz)
 
     def pair_degrees(self) -> Floats:
-        return np.asarray(self.upper.sum(axis=0)).ravel() + np.asarray(self.upper.sum(axis=1)).ravel()
+        return np.asarray(self.upper.sum(axis=0) + self.upper.sum(axis=1), dtype=np.float64).ravel()
 
     def degrees(self) -> Floats:
         return self.pair_degrees() + self.diagonal
@@ -212,6 +212,11 @@ def _within(lengths: Ints) -> Ints:
     """0 .. length-1 for each length in turn."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+
+
+def _totals(codes: Ints, weights: Floats, size: int) -> Floats:
+    """Total weight of each code."""
+    return np.asarray(np.bincount(codes, weights, minlength=size), dtype=np.float64)
 
 
 def _lookup(table: Floats, codes: Ints) -> Floats:

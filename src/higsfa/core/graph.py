@@ -113,12 +113,12 @@ class TrainingGraph:
     @cached_property
     def vertex_weights(self) -> Floats:
         """The v of the paper; 0 for samples that are not in the graph."""
-        return np.sum([part.vertex_weights for part in self.parts], axis=0)
+        return np.asarray(np.sum([part.vertex_weights for part in self.parts], axis=0))
 
     @cached_property
     def degrees(self) -> Floats:
         """Sum of the edge weights of each sample, self-loops counted once."""
-        return np.sum([part.edges.degrees() for part in self.parts], axis=0)
+        return np.asarray(np.sum([part.edges.degrees() for part in self.parts], axis=0))
 
     @property
     def total_vertex_weight(self) -> float:
@@ -175,14 +175,14 @@ class TrainingGraph:
         -------
         (k,) array; NaN for a feature that is constant on the graph.
         """
-        Y = np.asarray(Y, dtype=np.float64)
-        Y = Y[:, None] if Y.ndim == 1 else Y
-        if Y.shape[0] != self.n_samples:
-            raise ValueError(f"Y has {Y.shape[0]} rows but the graph has {self.n_samples} samples")
+        values = np.asarray(Y, dtype=np.float64)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.shape[0] != self.n_samples:
+            raise ValueError(f"Y has {values.shape[0]} rows but the graph has {self.n_samples} samples")
         v = self.vertex_weights
-        Y = Y - v @ Y / v.sum()
-        variance = v @ Y**2 / v.sum()
-        energy = np.sum([_edge_energy(part.edges, Y) for part in self.parts], axis=0)
+        values = values - v @ values / v.sum()
+        variance = v @ values**2 / v.sum()
+        energy = np.sum([_edge_energy(part.edges, values) for part in self.parts], axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.where(variance > 0, energy / self.total_edge_weight / variance, np.nan))
 
@@ -250,7 +250,7 @@ class TrainingGraph:
             K = np.pad(edges.couplings, (0, 1))
             k = np.append(edges.loops, 0.0)
             gamma += K[np.ix_(own, own)] * np.outer(masses, masses) - np.diag(k[own] * masses)
-        return atoms, gamma, np.bincount(atoms, self.vertex_weights, minlength=n)
+        return atoms, gamma, np.asarray(np.bincount(atoms, self.vertex_weights, minlength=n), dtype=np.float64)
 
 
 def _proportional(a: Floats, b: Floats, rtol: float) -> bool:

@@ -57,9 +57,9 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     if kind in "biuSU":
         return np.zeros(len(values), dtype=bool)
     if kind in "fc":
-        return np.isnan(values)
+        return np.asarray(np.isnan(values))
     if kind in "mM":
-        return np.isnat(values)
+        return np.asarray(np.isnat(values))
     return np.fromiter((_is_missing(value) for value in values), dtype=bool, count=len(values))
 
 
@@ -97,8 +97,8 @@ def numeric(values: NDArray[Any], what: str) -> NDArray[np.float64]:
     """Values as float64 with NaN for missing; a ValueError if they are not numbers."""
     gone = missing(values)
     if values.dtype.kind in "mM":
-        out = values.astype("datetime64[ns]" if values.dtype.kind == "M" else "timedelta64[ns]").astype(np.int64)
-        return np.where(gone, np.nan, out.astype(np.float64))
+        unit = "datetime64[ns]" if values.dtype.kind == "M" else "timedelta64[ns]"
+        return np.asarray(np.where(gone, np.nan, values.astype(unit).astype(np.int64)), dtype=np.float64)
     try:
         out = np.full(len(values), np.nan)
         out[~gone] = values[~gone].astype(np.float64)

@@ -104,12 +104,12 @@ class Node:
     def encode(self, X: NDArray[Any]) -> NDArray[Any]:
         """Features (D, n) of a feature-major block (I, n)."""
         T = self.frontend(X, clip=True)
-        Y = self.encoder.astype(X.dtype) @ T
+        Y: NDArray[Any] = self.encoder.astype(X.dtype) @ T
         Y += self.offset[:, None].astype(X.dtype)
         return Y
 
     def decode(self, Y: NDArray[Any]) -> NDArray[Any]:
         """Linear reconstruction (I, n) from features (D, n): Algorithm 3 of the paper."""
-        X = self.decoder.astype(Y.dtype) @ Y
+        X: NDArray[Any] = self.decoder.astype(Y.dtype) @ Y
         X += self.decode_offset[:, None].astype(Y.dtype)
         return X

@@ -170,7 +170,7 @@ def scales(M: Floats, largest_rest: float, options: NodeOptions) -> Floats:
     R = scipy.linalg.qr(np.vstack([M, np.zeros((max(J - len(M), 0), J))]), mode="economic", check_finite=False)[1]
     R = R * np.where(np.diag(R) < 0, -1.0, 1.0)[:, None]
     diagonal = np.diag(R)
-    return R + np.diag(_bounded(diagonal, largest_rest, options.min_scale) - diagonal)
+    return np.asarray(R + np.diag(_bounded(diagonal, largest_rest, options.min_scale) - diagonal))
 
 
 def _bounded(lengths: Floats, largest_rest: float, min_scale: float) -> Floats:

@@ -45,7 +45,7 @@ class Sums:
 
     @property
     def n_variables(self) -> int:
-        return self.first.shape[1]
+        return int(self.first.shape[1])
 
     def copy(self) -> Sums:
         """A copy that shares no array."""
@@ -198,7 +198,7 @@ def _edge_sum(Z: NDArray[Any], n_core: int, edges: LocalEdges) -> Floats:
         cross = (Z[:, :n_core] @ ahead.T).astype(np.float64)
     else:
         cross = edges.weight * _run_cross(Z, edges)
-    return -2.0 * (cross + cross.T)
+    return np.asarray(-2.0 * (cross + cross.T))
 
 
 def _run_cross(Z: NDArray[Any], edges: LocalRuns) -> Floats:
@@ -218,9 +218,9 @@ def _differences(Z: NDArray[Any], i: NDArray[np.intp], j: NDArray[np.intp]) -> N
         return np.zeros((len(Z), 0), dtype=Z.dtype)
     breaks = np.flatnonzero((np.diff(i) != 1) | (np.diff(j) != 1)) + 1
     if len(breaks) > len(i) // 64:
-        return Z[:, j] - Z[:, i]
-    layout = "C" if Z.strides[-1] == Z.itemsize else "F"
-    D = np.empty((len(Z), len(i)), dtype=Z.dtype, order=layout)
+        return np.asarray(Z[:, j] - Z[:, i])
+    feature_major = Z.strides[-1] == Z.itemsize
+    D: NDArray[Any] = np.empty((len(Z), len(i)), Z.dtype) if feature_major else np.empty((len(i), len(Z)), Z.dtype).T
     for a, b in _spans(np.concatenate([[0], breaks]), len(i)):
         n = b - a
         np.subtract(Z[:, j[a] : j[a] + n], Z[:, i[a] : i[a] + n], out=D[:, a:b])

@@ -236,7 +236,9 @@ def _compress(codes: list[Ints], sizes: list[int]) -> tuple[Ints, Ints]:
 class _Cells:
     """Row order, sorted by weights within each block; for graphs made of groups only."""
 
-    fine: Ints  # (N,) combination of weights and atoms, numbered so that combinations of equal weights are adjacent
+    fine: NDArray[
+        Any
+    ]  # (N,) combination of weights and atoms, numbered so that combinations of equal weights are adjacent
     cell: Ints  # (F,) which combinations have equal weights
     channels: Floats  # (K, F)
     mix: Floats
