@@ -28,7 +28,7 @@ test: $(VENV)/.installed-dev  ## Lint, check formatting, types and import order,
 	@echo "== pytest" && $(PY) -m pytest -n $(WORKERS)
 
 demo: $(VENV)/.installed-plots  ## Run the demonstration
-	$(PY) -m higsfa.datasets.toy
+	$(PY) -c "from higsfa.datasets.toy import main; main()"
 
 bench: $(VENV)/.installed-bench  ## Run every script in benchmarks/, one after the other
 	@test -n "$(BENCHMARKS)" || echo "benchmarks/ holds no scripts yet."

@@ -537,6 +537,20 @@ def test_new_samples_are_clipped_to_the_range_of_the_training_data(expansion):
     np.testing.assert_allclose(steps, np.broadcast_to(steps[0], steps.shape), atol=1e-8)
 
 
+@pytest.mark.parametrize("weights", ["whole", "many different"])
+@every_recipe
+def test_samples_of_weight_zero_do_not_widen_the_range(recipe, weights):
+    w = np.ones(N) if weights == "whole" else np.random.default_rng(12).uniform(0.5, 2, N)
+    absent = [3, 40]
+    data, w[absent] = X.copy(), 0.0
+    data[absent] = 1e3
+    kept = w > 0
+    given = dict(expansion="identity | quadratic", graph=recipe)
+    one = GSFA(3, **given).fit(data, LABELS, sample_weight=w)
+    other = GSFA(3, **given).fit(data[kept], _rows(LABELS, kept), sample_weight=w[kept])
+    np.testing.assert_allclose(one.transform(data), other.transform(data), rtol=0, atol=1e-8)
+
+
 # --- singular data --------------------------------------------------------------------------------------------
 
 
@@ -674,8 +688,9 @@ def test_partial_fit_on_classes_equals_fit_whatever_the_batches(pattern, preserv
             rows = order[a:b]
             if w is None or w[rows].any():
                 parts.partial_fit(X[rows], y[rows], None if w is None else w[rows])
+    seen = X if w is None else X[w > 0]
     np.testing.assert_allclose(parts.delta_values_, whole.delta_values_, rtol=0, atol=1e-10)
-    np.testing.assert_allclose(parts.transform(X), whole.transform(X), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(parts.transform(seen), whole.transform(seen), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("pattern", ["single rows", "halves", "uneven"])

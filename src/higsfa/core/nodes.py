@@ -1,8 +1,9 @@
-"""Trained nodes: one affine map of the expanded input, and its linear inverse."""
+"""Trained nodes: features of the expanded input, and their linear inverse."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,34 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Frontend:
-    """From a node's raw input x to the variables t that its sums and its affine map see.
+class Projection:
+    """Principal components before the node: x to P (x - mean), not whitened."""
 
-    t is the expansion of the centred input, followed by those inputs that the expansion does not contain, because
-    the reconstruction needs all of them.
+    matrix: Floats
+    mean: Floats
+
+    def __call__(self, X: NDArray[Any]) -> NDArray[Any]:
+        P = self.matrix.astype(X.dtype)
+        Y: NDArray[Any] = P @ X
+        Y -= (self.matrix @ self.mean)[:, None].astype(X.dtype)
+        return Y
+
+
+@dataclass(frozen=True, eq=False)
+class Frontend:
+    """From a node's raw input to the variables t that its sums are gathered over.
+
+    The raw input may be projected on principal components first; the result is the node's input x. The variables are
+    the expansion of the centred input, followed by those inputs that the expansion does not contain, because the
+    reconstruction needs all of them.
 
     Attributes
     ----------
     expansion, children : the expansion, and the number of children that the input is made of.
     n_inputs : I.
     center : (I,) subtracted from the input.
-    low, high : (I,) range that the input is clipped to when features are extracted; None for no clipping.
+    low, high : (I,) range that the centred input is clipped to when features are extracted; None for no clipping.
+    projection : principal components before the node, or None.
     """
 
     expansion: Expansion
@@ -34,82 +51,124 @@ class Frontend:
     center: Floats
     low: Floats | None = None
     high: Floats | None = None
+    projection: Projection | None = None
 
-    @property
+    @cached_property
     def n_expanded(self) -> int:
+        """I'."""
         return self.expansion.size(self.n_inputs // self.children, self.children)
 
-    @property
+    @cached_property
+    def _identity_rows(self) -> NDArray[np.intp]:
+        return self.expansion.identity_rows(self.n_inputs, self.children)
+
+    @cached_property
+    def missing(self) -> NDArray[np.intp]:
+        """Inputs that the expansion does not contain."""
+        return np.flatnonzero(self._identity_rows < 0)
+
+    @cached_property
     def input_rows(self) -> NDArray[np.intp]:
         """The row of t that holds each input."""
-        rows = self.expansion.identity_rows(self.n_inputs, self.children)
-        missing = rows < 0
-        return np.where(missing, self.n_expanded + np.cumsum(missing) - 1, rows)
+        rows = self._identity_rows.copy()
+        rows[self.missing] = self.n_expanded + np.arange(len(self.missing))
+        return rows
 
     @property
     def n_variables(self) -> int:
         """T."""
-        missing = self.expansion.identity_rows(self.n_inputs, self.children) < 0
-        return self.n_expanded + int(missing.sum())
+        return self.n_expanded + len(self.missing)
 
-    @property
+    @cached_property
     def is_identity(self) -> bool:
         """Whether t is the centred input itself."""
         return self.expansion.is_identity(self.n_inputs)
 
-    def __call__(self, X: NDArray[Any], *, clip: bool = False) -> NDArray[Any]:
-        """Variables t (T, n) of a feature-major block X (I, n); a new array unless there is nothing to do."""
-        if clip and self.low is not None and self.high is not None:
-            X = np.clip(X, self.low[:, None].astype(X.dtype), self.high[:, None].astype(X.dtype))
+    def inputs(self, X: NDArray[Any], *, clip: bool) -> NDArray[Any]:
+        """Centred input of the node from raw input (feature-major blocks); never written to X."""
+        if self.projection is not None:
+            X = self.projection(X)
         if self.center.any():
             X = X - self.center[:, None].astype(X.dtype)
+        if clip and self.low is not None and self.high is not None:
+            X = np.clip(X, self.low[:, None].astype(X.dtype), self.high[:, None].astype(X.dtype))
+        return X
+
+    def variables(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Variables t (T, n) from centred input (I, n); X itself where the expansion is the identity."""
         if self.is_identity:
             return X
-        rows = self.expansion.identity_rows(self.n_inputs, self.children)
         T = np.empty((self.n_variables, X.shape[1]), dtype=X.dtype)
         self.expansion.apply(np.ascontiguousarray(X), T[: self.n_expanded], self.children)
-        T[self.n_expanded :] = X[rows < 0]
+        T[self.n_expanded :] = X[self.missing]
         return T
+
+    def expand(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The expansion z (I', n) alone."""
+        return X if self.is_identity else self.expansion(np.ascontiguousarray(X), self.children)
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A trained node: y = E t + e and x ~ D y + d.
+    r"""A trained node: y' = F z + f (slow part), h = G x' + H y' + k (reconstructive part), x ~ D y + d.
+
+    As a whole an affine map of the expanded input; kept in two steps because the second one needs no expansion.
 
     Attributes
     ----------
-    frontend : x to t.
-    encoder, offset : E (D, T) and e (D,).
-    decoder, decode_offset : D (I, D) and d (I,).
+    frontend : raw input to x' and z.
+    slow, slow_offset : F (J, I') and f (J,).
+    rest_inputs, rest_slow, rest_offset : G (D - J, I), H (D - J, J) and k (D - J,).
+    decoder, decode_offset : D (I, D) and d (I,); of the node's input, before the projection is undone.
     delta_values : Delta of the slow features, ascending; more than the node keeps, where more were computed.
-    n_slow : number of slow features; they come first.
     rank : rank of the covariance of the expanded input.
     output_mean : mean of y over the training data (plain weights).
     """
 
     frontend: Frontend
-    encoder: Floats
-    offset: Floats
+    slow: Floats
+    slow_offset: Floats
+    rest_inputs: Floats
+    rest_slow: Floats
+    rest_offset: Floats
     decoder: Floats
     decode_offset: Floats
     delta_values: Floats
-    n_slow: int
     rank: int
     output_mean: Floats
 
     @property
-    def n_components(self) -> int:
-        return len(self.encoder)
+    def n_slow(self) -> int:
+        """J."""
+        return len(self.slow)
 
-    def encode(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Features (D, n) of a feature-major block (I, n)."""
-        T = self.frontend(X, clip=True)
-        Y: NDArray[Any] = self.encoder.astype(X.dtype) @ T
-        Y += self.offset[:, None].astype(X.dtype)
+    @property
+    def n_components(self) -> int:
+        """D."""
+        return len(self.slow) + len(self.rest_inputs)
+
+    def encode(self, X: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Features (D, n) of a feature-major block of raw input; rows of `out` beyond D are set to 0."""
+        J, D, kind = self.n_slow, self.n_components, X.dtype
+        Y: NDArray[Any] = np.empty((D, X.shape[1]), kind) if out is None else out
+        X = self.frontend.inputs(X, clip=True)
+        if J:
+            np.matmul(self.slow.astype(kind), self.frontend.expand(X), out=Y[:J])
+            Y[:J] += self.slow_offset[:, None].astype(kind)
+        if D > J:
+            np.matmul(self.rest_inputs.astype(kind), X, out=Y[J:D])
+            Y[J:D] += self.rest_slow.astype(kind) @ Y[:J]
+            Y[J:D] += self.rest_offset[:, None].astype(kind)
+        Y[D:] = 0
         return Y
 
     def decode(self, Y: NDArray[Any]) -> NDArray[Any]:
-        """Linear reconstruction (I, n) from features (D, n): Algorithm 3 of the paper."""
-        X: NDArray[Any] = self.decoder.astype(Y.dtype) @ Y
+        """Linear reconstruction of the raw input from features (D, n): Algorithm 3 of the paper."""
+        X: NDArray[Any] = self.decoder.astype(Y.dtype) @ Y[: self.n_components]
         X += self.decode_offset[:, None].astype(Y.dtype)
+        projection = self.frontend.projection
+        if projection is None:
+            return X
+        X = projection.matrix.T.astype(Y.dtype) @ X
+        X += projection.mean[:, None].astype(Y.dtype)
         return X

@@ -188,33 +188,35 @@ def _assemble(
     mu: Floats,
     options: NodeOptions,
 ) -> Node:
-    """Write slow and reconstructive parts as one affine map of t, and its inverse."""
-    n, inputs, B = frontend.n_expanded, frontend.input_rows, slow.B[:, :J]
-    A = scales(fit.M, float(np.sqrt(np.max(fit.variances, initial=0.0))), options)
-    E = np.zeros((J + len(fit.variances), len(mu)))
-    E[:J, :n] = A @ B.T
-    E[J:, :n] = -fit.axes.T @ fit.M @ B.T
-    np.add.at(E[J:].T, inputs, fit.axes)
-    # s' has weighted mean 0; the residual has plain mean 0, whatever the weights of the slow part.
-    e = -np.concatenate([A @ (B.T @ cov.mean[:n]), E[J:] @ mu])
-    b = mu[inputs] - fit.M @ (B.T @ (mu[:n] - cov.mean[:n]))
-    output_mean = E @ cov.plain_mean + e
-    decoder = np.column_stack([np.linalg.solve(A.T, fit.M.T).T, fit.axes])
+    """Write slow and reconstructive parts as affine maps, relative to the shift first."""
+    n, inputs, B, M = frontend.n_expanded, frontend.input_rows, slow.B[:, :J], fit.M
+    A = scales(M, float(np.sqrt(np.max(fit.variances, initial=0.0))), options)
+    decode_slow = np.linalg.solve(A.T, M.T).T
+    F = A @ B.T
+    # y' = A s' with s' of weighted mean 0; b makes the residual x' - M s' - b of plain mean 0.
+    f = -F @ cov.mean[:n]
+    b = mu[inputs] - M @ (B.T @ (mu[:n] - cov.mean[:n]))
+    G, H = fit.axes.T, -fit.axes.T @ decode_slow
+    plain = cov.plain_mean
+    slow_mean = F @ plain[:n] + f
+    output_mean = np.concatenate([slow_mean, G @ (plain[inputs] - b) + H @ slow_mean])
     if frontend.expansion.is_linear:
         # Nothing is clipped or expanded, so the centre may be set after the fact, to the mean of the inputs.
-        center = frontend.center + shift[inputs] + cov.plain_mean[inputs]
+        center = frontend.center + shift[inputs] + plain[inputs]
         frontend = replace(frontend, center=center, low=None, high=None)
-        e, b = e + E @ cov.plain_mean, b - cov.plain_mean[inputs]
+        f, b = f + F @ plain[:n], b - plain[inputs]
     else:
-        e, b = e - E @ shift, b + shift[inputs]
+        f, b = f - F @ shift[:n], b + shift[inputs]
     return Node(
         frontend=frontend,
-        encoder=E,
-        offset=e,
-        decoder=decoder,
+        slow=F,
+        slow_offset=f,
+        rest_inputs=G,
+        rest_slow=H,
+        rest_offset=-G @ b,
+        decoder=np.column_stack([decode_slow, fit.axes]),
         decode_offset=b + frontend.center,
         delta_values=slow.delta_values,
-        n_slow=J,
         rank=slow.rank,
         output_mean=output_mean,
     )

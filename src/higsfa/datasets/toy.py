@@ -9,6 +9,8 @@ at (x1, x2) and (x3, x4) separately and keeps only the slowest feature of each c
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -18,7 +20,7 @@ __all__ = ["make_toy", "run_toy"]
 
 
 def make_toy(
-    n_samples: int = 10_000, switch_rates: tuple[float, float, float] = (0.01, 0.05, 0.2), random_state: object = 0
+    n_samples: int = 10_000, switch_rates: tuple[float, float, float] = (0.01, 0.05, 0.2), random_state: Any = 0
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Draw the toy signals.
 
@@ -51,17 +53,20 @@ def make_toy(
     return X, signals
 
 
-def run_toy(n_samples: int = 10_000, random_state: object = 0) -> list[tuple[str, int, float, float, float]]:
-    """Train both networks. Rows: name, features kept by each bottom node, Delta of the top feature, its correlation with s1 and with s2."""
+def run_toy(n_samples: int = 10_000, random_state: Any = 0) -> list[tuple[str, int, float, float, float]]:
+    """Train both networks.
+
+    Rows: name, features kept by each bottom node, Delta of the top feature, its correlation with s1 and with s2.
+    """
     X, signals = make_toy(n_samples, random_state=random_state)
     rows = []
     for name, estimator, width in (("quadratic SFA", SFA, 1), ("quadratic iSFA", ISFA, 2)):
-        node = {"expansion": "identity | quadratic", "n_components": width}
+        node: dict[str, Any] = {"expansion": "identity | quadratic", "n_components": width}
         bottom = [estimator(**node).fit_transform(X[:, i : i + 2]) for i in (0, 2)]
         top = SFA(n_components=1, expansion="identity | quadratic")
         feature = top.fit_transform(np.hstack(bottom))[:, 0]
-        match = [abs(np.corrcoef(feature, signals[s])[0, 1]) for s in ("s1", "s2")]
-        rows.append((name, width, float(top.delta_values_[0]), *map(float, match)))
+        with_s1, with_s2 = (float(abs(np.corrcoef(feature, signals[s])[0, 1])) for s in ("s1", "s2"))
+        rows.append((name, width, float(top.delta_values_[0]), with_s1, with_s2))
     return rows
 
 

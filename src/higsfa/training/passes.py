@@ -78,7 +78,7 @@ def first_rows(plan: Plan, rows_per_tile: int) -> NDArray[np.intp]:
 def gather(read: Reader, plan: Plan, frontend: Frontend, itemsize: int) -> tuple[Sums, Floats]:
     """All sums of one node, and the shift that its variables were taken relative to."""
     rows_per_tile = tile_rows(frontend.n_variables, itemsize)
-    shift = pilot_shift(frontend(read(first_rows(plan, rows_per_tile)).T))
+    shift = pilot_shift(variables(read(first_rows(plan, rows_per_tile)).T, frontend))
     tree = Tree()
     with ThreadPoolExecutor(1) as pool:
         for block in range(plan.n_blocks):
@@ -101,12 +101,17 @@ def read_ahead(pool: Executor, read: Reader, tiles: Iterable[Tile]) -> Iterator[
         yield ahead[0], ahead[1].result()
 
 
+def variables(X: NDArray[Any], frontend: Frontend) -> NDArray[Any]:
+    """Variables t of raw input (feature-major)."""
+    return frontend.variables(frontend.inputs(X, clip=False))
+
+
 def add_tile(sums: Sums, rows: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats) -> None:
     """Expand the rows (n, I) of a tile and add them to the sums."""
-    X = rows.T
+    X = frontend.inputs(rows.T, clip=False)
     if not frontend.expansion.is_linear:
         observe_range(sums, X[:, : tile.n_core])
-    T = frontend(X)
+    T = frontend.variables(X)
     if shift.any():
         T = T - shift[:, None].astype(T.dtype)
     update(sums, T, tile)

@@ -1,0 +1,108 @@
+"""Receptive fields on grids of one, two or three dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of one layer.
+
+    Attributes
+    ----------
+    grid : shape of the layer below, in nodes (or pixels).
+    field, stride : size of a field and distance between neighbouring fields, by dimension.
+    pad : whether the last field is moved inward where fields do not fit exactly.
+    """
+
+    grid: tuple[int, ...]
+    field: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: bool = False
+
+    @cached_property
+    def starts(self) -> tuple[list[int], ...]:
+        """First position of every field, by dimension."""
+        return tuple(
+            _starts(size, field, stride, self.pad)
+            for size, field, stride in zip(self.grid, self.field, self.stride, strict=True)
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of this layer, in nodes."""
+        return tuple(len(starts) for starts in self.starts)
+
+    @property
+    def n_nodes(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
+    def children(self) -> int:
+        """Nodes of the layer below in a field."""
+        return int(np.prod(self.field))
+
+    @cached_property
+    def index(self) -> Ints:
+        """(nodes, children): the nodes of the layer below that feed each node, both in row-major order."""
+        numbers = np.arange(int(np.prod(self.grid))).reshape(self.grid)
+        rows = []
+        for corner in product(*self.starts):
+            window = tuple(slice(a, a + size) for a, size in zip(corner, self.field, strict=True))
+            rows.append(numbers[window].ravel())
+        return np.array(rows, dtype=np.intp)
+
+
+def check_fit(fields: Fields, name: str) -> None:
+    """Raise a ValueError that prints the grid and the nearest fitting choices if the fields do not fit the grid."""
+    grid, field, stride = fields.grid, fields.field, fields.stride
+    shown = "x".join(map(str, grid))
+    for axis, (size, f, s) in enumerate(zip(grid, field, stride, strict=True)):
+        if f > size:
+            raise ValueError(
+                f"{name}: field {field} is larger than the grid {shown} below it (dimension {axis}: {f} > {size}); "
+                f"use a field of at most {size} there"
+            )
+        if not fields.pad and (size - f) % s:
+            raise ValueError(
+                f"{name}: field {field} with stride {stride} does not fit the grid {shown} below it (dimension {axis}: "
+                f"({size} - {f}) is not a multiple of {s}); fitting choices there: {_fitting(size, f, s)}, "
+                "or pad=True to move the last field inward"
+            )
+
+
+def _starts(size: int, field: int, stride: int, pad: bool) -> list[int]:
+    starts = list(range(0, size - field + 1, stride))
+    if pad and starts[-1] + field < size:
+        starts.append(size - field)
+    return starts
+
+
+def _fitting(size: int, field: int, stride: int) -> str:
+    """The nearest (field, stride) pairs that fit."""
+    pairs = [(f, s) for f in range(1, size + 1) for s in range(1, f + 1) if (size - f) % s == 0]
+    pairs.sort(key=lambda pair: (abs(pair[0] - field) + abs(pair[1] - stride), pair))
+    return ", ".join(f"field {f} stride {s}" for f, s in pairs[:3])
+
+
+def receptive_fields(layers: list[Fields]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Extent in pixels of the largest receptive field of each layer, and the distance between neighbours."""
+    out = []
+    spans: list[list[tuple[int, int]]] = [[(i, i + 1) for i in range(size)] for size in layers[0].grid]
+    for fields in layers:
+        spans = [
+            [(below[a][0], below[a + f - 1][1]) for a in starts]
+            for below, starts, f in zip(spans, fields.starts, fields.field, strict=True)
+        ]
+        extent = tuple(max(b - a for a, b in span) for span in spans)
+        step = tuple(span[1][0] - span[0][0] if len(span) > 1 else 0 for span in spans)
+        out.append((extent, step))
+    return out
