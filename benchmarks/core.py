@@ -160,7 +160,7 @@ def bench_precision(n: int, timed: list[dict[str, Any]]) -> list[dict[str, Any]]
     """float32 against float64: speed from the rows timed before, and the difference of the Delta values."""
     X, labels = make_data(n, 120)
     series = make_series(n, 100)
-    x = X[:, :14]
+    x, _ = make_data(n, 14)
     fits = {
         "GSFA, clustered, 10 classes": lambda t: GSFA(graph="clustered").fit(X.astype(t), labels["digit"]),
         "GSFA, serial, 32 groups": lambda t: GSFA(graph="serial").fit(X.astype(t), labels["age"]),
@@ -219,12 +219,15 @@ def bench_memory(sizes: tuple[tuple[int, int], ...]) -> list[dict[str, Any]]:
 def profile(n: int) -> None:
     """Print where the fits spend their time (the thread that reads ahead is not seen by the profiler)."""
     X64, labels = make_data(n, 120)
+    narrow, _ = make_data(n, 14)
     series = make_series(n, 100)
     for dtype in (np.float64, np.float32):
         X = X64.astype(dtype)
         tasks = graph_tasks(X, labels)
         S = series.astype(dtype)
+        x = narrow.astype(dtype)
         tasks["SFA"] = lambda S=S: SFA().fit(S)
+        tasks["serial, quadratic"] = lambda x=x: GSFA(graph="serial", expansion=QUADRATIC).fit(x, labels["age"])
         for name, task in tasks.items():
             with threadpool_limits(THREADS):
                 task()
@@ -253,21 +256,22 @@ def show(timed: list[dict[str, Any]], title: str) -> None:
 
 
 def verdicts(graphs: list[dict[str, Any]], precision: list[dict[str, Any]], memory: list[dict[str, Any]]) -> list[dict]:
-    """Targets, what was measured, and whether it is reached."""
+    """Targets, what was measured, and whether it is reached; for linear fits of the stated size."""
     fits = [r for r in graphs if r["name"].startswith("GSFA, ") and QUADRATIC not in r["name"]]
-    fitted = [r for r in precision if r["delta_difference"] is not None]
+    linear = [r for r in precision if r["delta_difference"] is not None and QUADRATIC not in r["name"]]
+    beyond_sums = [r["peak_mib"] - r["sums_mib"] for r in memory if r["samples"] == graphs[0]["samples"]]
     found = [
         ("largest fit / bare product, GSFA", max(r["ratio"] for r in fits), "<=", FIT_TARGET),
-        ("smallest float64 / float32, fits", min(r["speed_up"] for r in fitted), ">=", SINGLE_TARGET),
-        ("largest difference of Delta values", max(r["delta_difference"] for r in fitted), "<=", DELTA_TARGET),
-        ("largest peak minus sums, MiB", max(r["peak_mib"] - r["sums_mib"] for r in memory), "<=", MEMORY_TARGET),
+        ("smallest float64 / float32, fits", min(r["speed_up"] for r in linear), ">=", SINGLE_TARGET),
+        ("largest difference of Delta values", max(r["delta_difference"] for r in linear), "<=", DELTA_TARGET),
+        ("largest peak minus sums, MiB", max(beyond_sums), "<=", MEMORY_TARGET),
     ]
     return [
         {
             "what": what,
             "measured": value,
             "target": f"{sign} {target:g}",
-            "reached": (value <= target) is (sign == "<="),
+            "reached": value <= target if sign == "<=" else value >= target,
         }
         for what, value, sign, target in found
     ]

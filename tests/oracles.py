@@ -258,6 +258,61 @@ def dense_free_responses(v, gamma):
     return values, responses
 
 
+@dataclass
+class EdgeList:
+    """A graph for many samples: v, undirected edges (i, j, weight), and self-loops, which count in R only."""
+
+    v: np.ndarray
+    i: np.ndarray
+    j: np.ndarray
+    weight: np.ndarray
+    loops: np.ndarray
+
+    @property
+    def degrees(self):
+        n = len(self.v)
+        return np.bincount(self.i, self.weight, n) + np.bincount(self.j, self.weight, n) + self.loops
+
+    def __add__(self, other):
+        joined = (np.concatenate(pair) for pair in ((self.i, other.i), (self.j, other.j), (self.weight, other.weight)))
+        return EdgeList(self.v + other.v, *joined, self.loops + other.loops)
+
+    def gsfa(self, Z):
+        """Features, each edge visited once."""
+        mean = self.v @ Z / self.v.sum()
+        C = ((Z - mean) * self.v[:, None]).T @ (Z - mean) / self.v.sum()
+        differences = Z[self.i] - Z[self.j]
+        C_dot = 2 * (differences * self.weight[:, None]).T @ differences / self.degrees.sum()
+        deltas, B = scipy.linalg.eigh(C_dot, C)
+        return LinearGSFA(mean, B, deltas)
+
+
+def listed_sequence(n_samples, lag, lengths):
+    """The sequence graph of recordings of these lengths, R = Q."""
+    starts = np.cumsum(lengths) - lengths
+    i = np.concatenate([np.arange(a, a + m - lag) for a, m in zip(starts, lengths, strict=True) if m > lag])
+    weight = np.full(len(i), n_samples / (2 * len(i)))
+    return EdgeList(np.ones(n_samples), i, i + lag, weight, np.zeros(n_samples))
+
+
+def listed_window(order, n_samples, half_width, mirrored=False):
+    """The window graph along an order, distance by distance; v = degree."""
+    pairs = [(order[:-k], order[k:]) for k in range(1, half_width + 1)]
+    loops = np.zeros(n_samples)
+    if mirrored:
+        for a in range(1, half_width + 1):
+            for b in range(a, half_width + 2 - a):
+                for end in (order[[a - 1, b - 1]], order[[-a, -b]]):
+                    if a == b:
+                        loops[end[0]] += 1
+                    else:
+                        pairs.append((end[:1], end[1:]))
+    i, j = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
+    graph = EdgeList(np.zeros(n_samples), i, j, np.ones(len(i)), loops)
+    graph.v = graph.degrees
+    return graph
+
+
 def classical_sfa(X, lag=1, groups=None):
     """Linear SFA as of 2002: covariance of the signal, mean of squared differences in time, no graph."""
     transitions = [X[b] - X[a] for run in recordings(len(X), groups) for a, b in zip(run, run[lag:], strict=False)]

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -22,6 +23,7 @@ from higsfa.graphs import (
     WindowGraph,
 )
 from oracles import (
+    EdgeList,
     LiteralIGSFA,
     add_dense,
     assert_same_features,
@@ -38,6 +40,8 @@ from oracles import (
     dense_serial,
     dense_time_window,
     expand,
+    listed_sequence,
+    listed_window,
     scale_dense,
 )
 
@@ -181,6 +185,32 @@ def test_a_graph_built_beforehand_gives_the_same_model():
     np.testing.assert_allclose(one.transform(X), other.transform(X), atol=1e-12)
 
 
+def test_auto_is_clustered_for_classes_and_serial_for_numbers():
+    y = LABELS["race"]
+    names = np.array(["b", "w", "o"])[y]
+    many = np.arange(N) % 25
+    for labels, recipe in (
+        (y, ClusteredGraph()),
+        (names, ClusteredGraph()),
+        (names.astype(object), ClusteredGraph()),
+        (y > 0, ClusteredGraph()),
+        (LABELS["real"], SerialGraph()),
+        (many, SerialGraph()),
+        ({"race": y, "real": LABELS["real"]}, ClusteredGraph("race") + SerialGraph("real")),
+        (pd.DataFrame({"real": LABELS["real"], "name": names}), SerialGraph("real") + ClusteredGraph("name")),
+    ):
+        auto, explicit = GSFA().fit(X, labels), GSFA(graph=recipe).fit(X, labels)
+        np.testing.assert_allclose(auto.transform(X), explicit.transform(X), atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [9, 20, 63, 64, N])
+def test_default_number_of_groups_is_32_or_half_the_samples(n):
+    y, data = LABELS["real"][:n], X[:n, :2]
+    for name, graph in (("serial", SerialGraph), ("mixed", MixedGraph)):
+        default, explicit = GSFA(graph=name).fit(data, y), GSFA(graph=graph(n_groups=min(32, n // 2))).fit(data, y)
+        np.testing.assert_allclose(default.transform(data), explicit.transform(data), atol=1e-10)
+
+
 def test_fewer_components_are_the_first_of_all():
     full = GSFA(expansion="identity | quadratic", graph="serial").fit(X, LABELS["real"])
     few = GSFA(3, expansion="identity | quadratic", graph="serial").fit(X, LABELS["real"])
@@ -261,6 +291,34 @@ def test_isfa_equals_the_algorithms_run_literally(groups, expansion, scaling):
     Y = model.transform(X)
     assert_same_up_to_sign(Y, literal.extract_all(X), atol=1e-8)
     np.testing.assert_allclose(model.inverse_transform(Y), literal.reconstruct_all(literal.extract_all(X)), atol=1e-8)
+
+
+@pytest.mark.parametrize("scaling", ["sensitivity", "qr"])
+def test_more_slow_features_than_inputs_still_predict_the_input_as_well_as_they_can(scaling):
+    """M has more columns than rows: R of its QR decomposition alone would lose features."""
+    J, D, y = 7, 9, LABELS["real"]
+    graph = dense_label_window(y, 4)
+    literal = LiteralIGSFA(X, *graph, "identity | quadratic", D, n_slow=J)
+    model = IGSFA(D, expansion="identity | quadratic", graph=WindowGraph(half_width=4), n_slow=J, scaling=scaling)
+    Y = model.fit(X, y).transform(X)
+    expected = literal.extract_all(X)
+    np.testing.assert_allclose(model.inverse_transform(Y), literal.reconstruct_all(expected), atol=1e-8)
+    assert_same_up_to_sign(Y[:, J:], expected[:, J:], atol=1e-8)
+    assert_same_span(Y[:, :J], expected[:, :J], atol=1e-6)
+
+
+@pytest.mark.parametrize("scaling", ["sensitivity", "qr"])
+def test_scales_without_a_lower_bound_are_refused_or_harmless(scaling):
+    model = IGSFA(8, expansion="identity | quadratic", graph="serial", delta_threshold=4.0, scaling=scaling)
+    model.set_params(min_scale=0.0)
+    try:
+        model.fit(X, LABELS["real"])
+    except ValueError as error:
+        assert "min_scale" in str(error)  # noqa: PT017  either is fine
+    else:
+        Y = model.transform(X)
+        assert np.all(np.isfinite(Y))
+        assert np.all(np.isfinite(model.inverse_transform(Y)))
 
 
 def test_missing_inputs_of_the_expansion_are_still_reconstructed():
@@ -646,6 +704,25 @@ def test_constant_data_never_fail_and_never_give_nan():
             np.testing.assert_allclose(restored, constant)
 
 
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+@pytest.mark.parametrize("name", ["duplicated columns", "constant columns", "collinear columns"])
+def test_singular_single_precision_data_give_the_right_rank(name, offset):
+    data, rank = _singular()[name]
+    data = (np.round(data * 64) / 64 + offset).astype(np.float32)
+    if name == "collinear columns":
+        data = np.column_stack([data[:, :I], data[:, :2] + data[:, 2:4]])
+    race, real = LABELS["race"], LABELS["real"]
+    for model, v in (
+        (GSFA(graph="clustered").fit(data, race), dense_clustered(race)[0]),
+        (GSFA(graph=SerialGraph(n_groups=6)).fit(data, real), dense_serial(real, 6)[0]),
+        (SFA().fit(data), np.ones(N)),
+    ):
+        assert model.rank_ == rank
+        covariance, mean = constraint_matrix(model.transform(data).astype(float), v)
+        np.testing.assert_allclose(covariance, np.eye(rank), atol=2e-3)
+        np.testing.assert_allclose(mean, 0, atol=2e-3)
+
+
 def test_noise_has_delta_two():
     rng = np.random.default_rng(10)
     noise = rng.standard_normal((4000, 5))
@@ -735,6 +812,14 @@ def test_statistics_of_parts_add_up_to_those_of_the_whole(expansion):
             np.testing.assert_allclose(model.transform(X), whole.transform(X), rtol=0, atol=1e-10)
 
 
+def test_samples_that_follow_a_fit_are_another_recording():
+    groups = np.repeat([0, 1], [50, N - 50])
+    for make in (lambda: SFA(3), lambda: ISFA(3, n_slow=1)):
+        whole = make().fit(X, groups=groups)
+        parts = make().fit(X[:50]).partial_fit(X[50:60]).partial_fit(X[60:])
+        np.testing.assert_allclose(parts.transform(X), whole.transform(X), rtol=0, atol=1e-10)
+
+
 def test_adding_statistics_leaves_the_parts_as_they_were():
     y = LABELS["race"]
     one = GSFA(2, graph="clustered").fit(X[:40], y[:40])
@@ -771,6 +856,111 @@ def test_memory_layout_and_container_of_the_data_change_nothing():
     as_int = GSFA(3, graph="serial").fit(whole, LABELS["real"]).transform(whole)
     as_float = GSFA(3, graph="serial").fit(whole.astype(float), LABELS["real"]).transform(whole.astype(float))
     np.testing.assert_allclose(as_int, as_float, atol=1e-10)
+
+
+# --- many samples: several blocks and tiles, edges across their borders -----------------------------------------
+
+MANY = 40_000
+
+
+@pytest.fixture(scope="module")
+def many():
+    rng = np.random.default_rng(13)
+    slow = np.cumsum(rng.standard_normal((MANY, 3)), axis=0)
+    data = rng.standard_normal((MANY, 3)) + 5 * np.sin(slow / 20) + [3.0, 0.0, -40.0]
+    real = data[:, 0] + rng.standard_normal(MANY)
+    classes = np.digitize(data[:, 1] + rng.standard_normal(MANY), [-3, 0, 3])
+    return data, real, classes
+
+
+def _assert_equals_list(model, reference, data, expansion="identity | quadratic"):
+    Z = expand(expansion, data - data.mean(axis=0))
+    expected = reference.gsfa(Z)
+    np.testing.assert_allclose(model.delta_values_, expected.deltas, rtol=0, atol=1e-9)
+    assert_same_up_to_sign(model.transform(data), expected(Z), atol=1e-7)
+
+
+@pytest.mark.parametrize("lag", [1, 700])
+def test_recordings_across_blocks_lose_and_gain_no_transition(many, lag):
+    data, *_ = many
+    for lengths in ([MANY], [1, 16_383, 5, 16_395, 7_000, 216]):
+        groups = np.repeat(np.arange(len(lengths)), lengths)
+        reference = listed_sequence(MANY, lag, np.array(lengths))
+        for model in (
+            SFA(lag=lag, expansion="identity | quadratic").fit(data, groups=groups),
+            GSFA(graph=SequenceGraph(lag), expansion="identity | quadratic").fit(data, groups=groups),
+        ):
+            _assert_equals_list(model, reference, data)
+
+
+@pytest.mark.parametrize(("half_width", "mirrored"), [(1, False), (2, True), (9, False), (30, True)])
+def test_windows_across_blocks_equal_those_summed_distance_by_distance(many, half_width, mirrored):
+    data, real, _ = many
+    recipe = WindowGraph(half_width=half_width, mirrored=mirrored)
+    given = dict(graph=recipe, expansion="identity | quadratic")
+    by_time = listed_window(np.arange(MANY), MANY, half_width, mirrored)
+    _assert_equals_list(GSFA(**given).fit(data), by_time, data)
+    by_label = listed_window(np.argsort(real), MANY, half_width, mirrored)
+    _assert_equals_list(GSFA(**given).fit(data, real), by_label, data)
+
+
+@pytest.mark.parametrize("n_edges", [30_000, 300_000])
+def test_edges_across_blocks_equal_those_summed_one_by_one(many, n_edges):
+    data, *_ = many
+    rng = np.random.default_rng(14)
+    i, j = rng.integers(0, MANY, (2, n_edges))
+    i, j = i[i != j], j[i != j]
+    weight, v = rng.uniform(0.1, 1, len(i)), rng.uniform(0.5, 2, MANY)
+    graph = EdgeGraph(np.column_stack([i, j, weight]), node_weights=v)
+    reference = EdgeList(v, i, j, weight, np.zeros(MANY))
+    _assert_equals_list(GSFA(graph=graph, expansion="identity | quadratic").fit(data), reference, data)
+
+
+def test_a_sum_of_orders_across_blocks_equals_its_parts(many):
+    data, real, _ = many
+    recipe = SequenceGraph(2) + WindowGraph("real", half_width=3) + WindowGraph("noise", half_width=2)
+    noise = np.random.default_rng(15).standard_normal(MANY)
+    labels = {"real": real, "noise": noise}
+    reference = listed_sequence(MANY, 2, np.array([MANY])) + listed_window(np.argsort(real), MANY, 3)
+    reference = reference + listed_window(np.argsort(noise), MANY, 2)
+    model = GSFA(graph=recipe, expansion="identity | quadratic").fit(data, labels)
+    _assert_equals_list(model, reference, data)
+
+
+@pytest.mark.parametrize("expansion", ["identity", "identity | quadratic"])
+def test_classes_across_blocks_span_the_subspace_of_lda(many, expansion):
+    data, _, classes = many
+    model = GSFA(3, graph=ClusteredGraph(self_loops=True), expansion=expansion).fit(data, classes)
+    Z = expand(expansion, data - data.mean(axis=0))
+    lda = LinearDiscriminantAnalysis(solver="eigen").fit(Z, classes)
+    assert_same_span(model.transform(data), lda.transform(Z)[:, :3], atol=1e-6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_groups_across_blocks_equal_sums_over_groups(many, weighted):
+    """Serial graph from group means: sum of gamma (z - z')^2 = spread within both groups and between their means."""
+    data, real, _ = many
+    L, size = 10, MANY // 10
+    w = np.ones(MANY)
+    if weighted:  # many different weights, equal in every group
+        rng = np.random.default_rng(16)
+        w[np.argsort(real)] = np.concatenate([size * part / part.sum() for part in rng.uniform(0.5, 1.5, (L, size))])
+    model = GSFA(graph=SerialGraph(n_groups=L), expansion="identity | quadratic").fit(data, real, sample_weight=w)
+    Z = expand("identity | quadratic", data - w @ data / w.sum())
+    group = np.empty(MANY, dtype=int)
+    group[np.argsort(real)] = np.repeat(np.arange(L), size)
+    v = w * np.where((group == 0) | (group == L - 1), 1.0, 2.0)
+    means = np.array([w[group == g] @ Z[group == g] / size for g in range(L)])
+    inside = [((Z - means[g]) * w[:, None])[group == g].T @ (Z - means[g])[group == g] / size for g in range(L)]
+    C_dot = np.zeros((Z.shape[1], Z.shape[1]))
+    for g in range(L - 1):
+        step = means[g + 1] - means[g]
+        C_dot += 2 * size * (inside[g] + inside[g + 1] + np.outer(step, step))
+    centred = Z - v @ Z / v.sum()
+    C = (centred * v[:, None]).T @ centred / v.sum()
+    deltas, B = scipy.linalg.eigh(C_dot / v.sum(), C)
+    np.testing.assert_allclose(model.delta_values_, deltas, rtol=0, atol=1e-9)
+    assert_same_features(model.transform(data), centred @ B, deltas, atol=1e-6, gap=1e-4)
 
 
 # --- bad input ------------------------------------------------------------------------------------------------

@@ -1,0 +1,390 @@
+"""What all hierarchical networks share: planning, training, using and showing them."""
+
+from __future__ import annotations
+
+import os
+import re
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from higsfa.core.fields import receptive_fields
+from higsfa.core.graph import TrainingGraph
+from higsfa.core.tiles import BLOCK
+from higsfa.estimators._architecture import html_table, text_table
+from higsfa.estimators._progress import progress
+from higsfa.estimators._pyramid import design_pyramid
+from higsfa.estimators._validation import product_dtype, report_not_finite, unchanged_on_error
+from higsfa.estimators.layer import Layer
+from higsfa.training.driver import Budget, make_budget, tile_size, train_network
+from higsfa.training.network import LayerPlan, TrainedLayer, threads
+
+
+class FittedLayer:
+    """One trained layer, for looking at.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Grid of nodes.
+    delta_values : array of shape (n_nodes, n_features)
+        Delta values of the slow features of every node, NaN where a node has fewer.
+    n_slow : array of shape (n_nodes,)
+        J, the size of the slow part.
+    rank : array of shape (n_nodes,)
+        Rank of the covariance of the expanded input.
+    n_expanded : int
+        Expanded size.
+    nodes : tuple
+        The trained nodes; one if weights are shared.
+    """
+
+    def __init__(self, trained: TrainedLayer) -> None:
+        nodes = trained.nodes
+        longest = max(len(node.delta_values) for node in nodes)
+        self.trained = trained
+        self.nodes = nodes
+        self.shape = trained.plan.fields.shape
+        self.n_expanded = nodes[0].frontend.n_expanded
+        self.n_slow = np.array([node.n_slow for node in nodes])
+        self.rank = np.array([node.rank for node in nodes])
+        self.delta_values = np.full((len(nodes), longest), np.nan)
+        for row, node in zip(self.delta_values, nodes, strict=True):
+            row[: len(node.delta_values)] = node.delta_values
+
+    def __repr__(self) -> str:
+        grid = "x".join(map(str, self.shape))
+        slowest = np.nanmean(self.delta_values[:, 0]) if self.delta_values.shape[1] else np.nan
+        sizes = f"expanded {self.n_expanded}, mean J {self.n_slow.mean():.2f}"
+        return f"<layer of {grid} nodes: {sizes}, mean Delta_1 {slowest:.3f}>"
+
+
+class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What all hierarchical networks share."""
+
+    _preserve = True
+    layers: Any
+
+    _parameter_constraints: dict[str, Any] = {
+        "layers": [list, tuple, None],
+        "input_shape": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
+        "n_jobs": [Integral, None],
+        "memory": [Interval(Integral, 1, None, closed="left"), str, None],
+        "clip_range": ["boolean"],
+        "verbose": ["verbose"],
+    }
+
+    # ------------------------------------------------------------------ architecture
+
+    def _planned(self, input_shape: tuple[int, ...]) -> list[LayerPlan]:
+        layers = self._layers(input_shape)
+        if not layers:
+            raise ValueError("layers: a network needs at least one layer")
+        n_dimensions = layers[0].n_dimensions
+        if isinstance(layers[0].field, Integral) and len(input_shape) in (2, 3):
+            n_dimensions = 2
+        if len(input_shape) not in (n_dimensions, n_dimensions + 1) or n_dimensions > 3:
+            raise ValueError(
+                f"input_shape {input_shape} does not go with fields of {n_dimensions} dimensions: give one size per "
+                "dimension of the field (at most 3), and the number of channels last if there are several"
+            )
+        grid = tuple(int(size) for size in input_shape[:n_dimensions])
+        width = int(input_shape[n_dimensions]) if len(input_shape) > n_dimensions else 1
+        plans = []
+        for number, layer in enumerate(layers, 1):
+            plan = layer.plan(number, grid, width, preserve=self._preserve, clip_range=bool(self.clip_range))
+            plans.append(plan)
+            grid, width = plan.fields.shape, plan.n_components
+        return plans
+
+    def _layers(self, input_shape: tuple[int, ...]) -> list[Layer]:
+        if self.layers is None:
+            return design_pyramid(input_shape)
+        for number, layer in enumerate(self.layers, 1):
+            if not isinstance(layer, Layer):
+                raise TypeError(f"layers: entry {number} must be a Layer, got {type(layer).__name__}")
+        return list(self.layers)
+
+    def _shape(self) -> tuple[int, ...] | None:
+        if self.input_shape is None:
+            return getattr(self, "input_shape_", None)
+        given = self.input_shape
+        return (int(given),) if isinstance(given, int | np.integer) else tuple(given)
+
+    def estimate(self, n_samples: int, *, input_shape: Any = None, dtype: Any = np.uint8, n_cells: int = 3) -> Budget:
+        """Memory, passes over the data and work of a fit, before anything is read.
+
+        Parameters
+        ----------
+        n_samples : int
+        input_shape : tuple of int, optional
+            The parameter of the network by default.
+        dtype : dtype of the input, default=uint8
+        n_cells : int, default=3
+            Number of weightings; 3 at most.
+
+        Returns
+        -------
+        Budget
+            With `memory` in bytes, `passes`, `work` in multiply-adds, and the layers one by one; prints well.
+        """
+        shape = tuple(input_shape) if input_shape is not None else self._shape()
+        if shape is None:
+            raise ValueError("input_shape: pass it, the network does not know it before it is fitted")
+        plans = self._planned(shape)
+        kind = np.dtype(dtype)
+        return make_budget(
+            plans,
+            n_samples,
+            int(np.prod(shape)),
+            kind.itemsize,
+            product_dtype(kind).itemsize,
+            n_cells,
+            64,
+            -(-n_samples // BLOCK),
+            self._n_jobs(),
+            self._memory_limit(),
+        )
+
+    # ------------------------------------------------------------------ fitting
+
+    def _fit(self, X: Any, make_graph: Any) -> Any:
+        with unchanged_on_error(self), np.errstate(all="ignore"):
+            X = self._check(X, reset=True, min_samples=2)
+            shape = self._input_shape_of(X)
+            plans = self._planned(shape)
+            graph: TrainingGraph = make_graph(len(X))
+            if graph.n_samples != len(X):
+                raise ValueError(f"graph is for {graph.n_samples} samples but X has {len(X)}")
+            dtype = product_dtype(X.dtype)
+            with progress(self.verbose, plans) as on_layer:
+                trained = train_network(
+                    plans,
+                    lambda rows: np.take(X, rows, axis=0),
+                    graph,
+                    X.dtype,
+                    dtype,
+                    n_jobs=self._n_jobs(),
+                    limit=self._memory_limit(),
+                    on_layer=on_layer,
+                )
+            if not all(
+                np.all(np.isfinite(node.slow)) and np.all(np.isfinite(node.decoder)) for node in trained[-1].nodes
+            ):
+                report_not_finite(self, X.reshape(len(X), -1))
+            self._adopt(trained, shape)
+        return self
+
+    def _adopt(self, trained: list[TrainedLayer], shape: tuple[int, ...]) -> None:
+        self._trained = trained
+        self.layers_ = [FittedLayer(layer) for layer in trained]
+        self.input_shape_ = shape
+        self.n_components_ = trained[-1].plan.fields.n_nodes * trained[-1].plan.n_components
+        top = trained[-1].nodes
+        self.n_slow_ = top[0].n_slow if trained[-1].plan.fields.n_nodes == 1 else None
+        self.delta_values_ = top[0].delta_values if len(top) == 1 else None
+
+    def _check(self, X: Any, *, reset: bool, min_samples: int = 1) -> np.ndarray:
+        """X as (N, ...) array; N-dimensional input counts as flattened."""
+        shape = None
+        if getattr(X, "ndim", 2) > 2:
+            X = np.asarray(X)
+            shape, X = X.shape, X.reshape(len(X), -1)
+        X = validate_data(
+            self, X, reset=reset, dtype="numeric", ensure_all_finite=not reset, ensure_min_samples=min_samples
+        )
+        if X.dtype.kind not in "fiub":
+            raise ValueError(f"X must hold numbers, got dtype {X.dtype}")
+        return X if shape is None else X.reshape(shape)
+
+    def _input_shape_of(self, X: np.ndarray) -> tuple[int, ...]:
+        """The shape of a sample: the parameter, or that of X."""
+        given = None if self.input_shape is None else self._shape()
+        if given is None:
+            return X.shape[1:]
+        if int(np.prod(given)) != int(np.prod(X.shape[1:])) or (X.ndim > 2 and tuple(given) != X.shape[1:]):
+            raise ValueError(
+                f"input_shape={tuple(given)} has {int(np.prod(given))} values, but a sample of X has shape {X.shape[1:]} "
+                f"({int(np.prod(X.shape[1:]))} values)"
+            )
+        return tuple(given)
+
+    def _n_jobs(self) -> int:
+        n_jobs = 1 if self.n_jobs is None else int(self.n_jobs)
+        if n_jobs == 0:
+            raise ValueError("n_jobs == 0 has no meaning: use 1 or more threads, or -1 for all cores")
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+
+    def _memory_limit(self) -> int:
+        return parse_memory(self.memory)
+
+    # ------------------------------------------------------------------ using
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Extract features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, *input_shape) or (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_components), float32 for float32 and uint8 input, else float64
+        """
+        check_is_fitted(self, "_trained")
+        X = self._check(X, reset=False)
+        dtype = product_dtype(X.dtype)
+        plans = [layer.plan for layer in self._trained]
+        rows = min(1024, tile_size(plans, int(np.prod(X.shape[1:])), dtype.itemsize))
+        out = np.empty((len(X), self.n_components_), dtype=dtype)
+        with threads(self._n_jobs()) as run, np.errstate(all="ignore"):
+            for lo in range(0, len(X), rows):
+                part = np.asarray(X[lo : lo + rows])
+                block = np.ascontiguousarray(part.reshape(len(part), -1).T).reshape(-1, plans[0].width, len(part))
+                for layer in self._trained:
+                    block = layer.encode(block, dtype, run)
+                out[lo : lo + rows] = block.reshape(self.n_components_, -1).T
+        return out
+
+    def inverse_transform(self, Y: Any) -> np.ndarray:
+        """Reconstruct inputs top-down, node by node; where fields overlap, their reconstructions are averaged.
+
+        Parameters
+        ----------
+        Y : array-like of shape (n_samples, n_components)
+
+        Returns
+        -------
+        array of shape (n_samples, *input_shape)
+        """
+        check_is_fitted(self, "_trained")
+        Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y")
+        if Y.shape[1] != self.n_components_:
+            raise ValueError(f"Y has {Y.shape[1]} features, but this network makes {self.n_components_}")
+        top = self._trained[-1].plan
+        out = np.empty((len(Y), *self.input_shape_), dtype=Y.dtype)
+        with threads(self._n_jobs()) as run:
+            for lo in range(0, len(Y), 1024):
+                part = Y[lo : lo + 1024]
+                block = np.ascontiguousarray(part.T).reshape(top.fields.n_nodes, top.n_components, len(part))
+                for layer in reversed(self._trained):
+                    block = layer.decode(block, run)
+                out[lo : lo + 1024] = block.reshape(-1, len(part)).T.reshape(len(part), *self.input_shape_)
+        return out
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names ``slow0, ...`` then ``rec0, ...``; with several top nodes ``node0_slow0, ...``."""
+        check_is_fitted(self, "_trained")
+        top = self._trained[-1]
+        names = []
+        for p in range(top.plan.fields.n_nodes):
+            node = top.node(p)
+            prefix = f"node{p}_" if top.plan.fields.n_nodes > 1 else ""
+            names += [f"{prefix}slow{j}" for j in range(node.n_slow)]
+            names += [f"{prefix}rec{j}" for j in range(top.plan.n_components - node.n_slow)]
+        return np.asarray(names, dtype=object)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    # ------------------------------------------------------------------ parameters of layers
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters; with deep also those of the layers, as ``layer1__n_components``."""
+        params = super().get_params(deep=deep)
+        if deep and self.layers is not None:
+            for number, layer in enumerate(self.layers, 1):
+                params[f"layer{number}"] = layer
+                params.update({f"layer{number}__{key}": value for key, value in layer.get_params().items()})
+        return params
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, also ``layer1=...`` and ``layer1__n_components=...``."""
+        inner = {key: params.pop(key) for key in list(params) if re.fullmatch(r"layer\d+(__.+)?", key)}
+        super().set_params(**params)
+        for key, value in inner.items():
+            head, _, rest = key.partition("__")
+            number = int(head[5:])
+            layers: list[Any] = list(self.layers or [])
+            if not 1 <= number <= len(layers):
+                raise ValueError(f"Invalid parameter {key!r}: the network has {len(layers)} layers")
+            if rest:
+                layers[number - 1].set_params(**{rest: value})
+            else:
+                layers[number - 1] = value
+                self.layers = layers
+        return self
+
+    # ------------------------------------------------------------------ showing
+
+    def _rows(self) -> list[dict[str, str]] | None:
+        shape = self._shape()
+        if shape is None:
+            return None
+        plans = [layer.plan for layer in self._trained] if hasattr(self, "_trained") else self._planned(shape)
+        sizes = receptive_fields([plan.fields for plan in plans])
+        rows = []
+        for number, (plan, (extent, _)) in enumerate(zip(plans, sizes, strict=True), 1):
+            row = {
+                "layer": str(number),
+                "nodes": _by(plan.fields.shape) + (" shared" if plan.shared else ""),
+                "field": _by(plan.fields.field),
+                "stride": _by(plan.fields.stride),
+                "sees": _by(extent),
+                "inputs": f"{plan.n_raw}" + (f">{plan.n_inputs}" if plan.pca else ""),
+                "expanded": str(plan.frontend(np.zeros(plan.n_inputs)).n_expanded),
+                "out": str(plan.n_components),
+            }
+            if hasattr(self, "_trained"):
+                fitted = self.layers_[number - 1]
+                slow = fitted.delta_values[:, :3]
+                row["mean J"] = f"{fitted.n_slow.mean():.2f}"
+                row["mean Delta 1-3"] = " ".join(f"{value:.3f}" for value in np.nanmean(slow, axis=0))
+            rows.append(row)
+        return rows
+
+    def _title(self) -> str:
+        shape = self._shape()
+        fitted = "fitted" if hasattr(self, "_trained") else "not fitted"
+        return f"{type(self).__name__} for input {_by(shape) if shape else 'of any shape'}, {fitted}"
+
+    def __str__(self) -> str:
+        rows = self._rows()
+        return repr(self) if rows is None else f"{self._title()}\n{text_table(rows)}"
+
+    def _repr_html_(self) -> str:
+        rows = self._rows()
+        return super()._repr_html_() if rows is None else html_table(self._title(), rows)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _by(sizes: Any) -> str:
+    return "x".join(map(str, sizes))
+
+
+def parse_memory(memory: Any) -> int:
+    """A budget in bytes from a number, a text such as "2 GiB" or "500MB", or None: half of what is available."""
+    if memory is None:
+        try:
+            available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (ValueError, OSError, AttributeError):
+            available = 4 * 2**30
+        return max(2**28, available // 2)
+    if isinstance(memory, Integral):
+        return int(memory)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", str(memory))
+    if not found:
+        raise ValueError(f"memory={memory!r} is not a size: use a number of bytes or a text such as '2 GiB'")
+    number, prefix, binary = found.groups()
+    base = 1024 if binary else 1000
+    return int(float(number) * base ** " KMGT".index(prefix.upper() or " "))

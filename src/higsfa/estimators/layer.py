@@ -1,0 +1,142 @@
+"""One layer of a network, as its user describes it."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+
+from higsfa.core.expansions import Expansion, as_expansion
+from higsfa.core.fields import Fields, check_fit
+from higsfa.core.solvers import NodeOptions
+from higsfa.training.network import LayerPlan
+
+
+class Layer(BaseEstimator):
+    """One layer of nodes with small receptive fields.
+
+    Parameters
+    ----------
+    field : int or tuple of int
+        Size of a receptive field, in nodes of the layer below (pixels for the first layer), by dimension.
+    stride : int or tuple of int, optional
+        Distance between neighbouring fields; the size of the field by default, so that fields do not overlap.
+    n_components : int, default=20
+        Outputs of each node. Where a node's data support fewer, the others are 0.
+    expansion : str, Expansion or callable, default="identity | power0.8"
+        Nonlinear expansion of the node's centred input. Slices count positions within each child.
+    pca : int, optional
+        Reduce the raw input of each node to so many principal components first (not whitened).
+    n_slow : int, optional
+        Number of slow features of each node (information-preserving networks).
+    delta_threshold : float, default=1.96
+        Without `n_slow`: features with a smaller Delta form the slow part.
+    scaling : {"sensitivity", "qr"}, default="sensitivity"
+        How slow features are scaled.
+    min_scale : float, default=1e-3
+        Lower bound on the scales, relative to the largest amplitude.
+    shared : bool, default=False
+        One node, trained on all fields, serves the whole layer (weight sharing).
+    pad : bool, default=False
+        Where fields do not fit the grid, move the last one inward instead of raising an error.
+    shrinkage : float, default=0.0
+        Fraction of the mean variance added to the diagonal of each node's covariance.
+    weighted : bool, default=False
+        Whether regression and PCA in the nodes use vertex weights.
+
+    Examples
+    --------
+    >>> from higsfa import Layer
+    >>> Layer(field=(6, 6), stride=(3, 3), pca=20, n_components=18, n_slow=3)
+    Layer(field=(6, 6), n_components=18, n_slow=3, pca=20, stride=(3, 3))
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        "field": [Interval(Integral, 1, None, closed="left"), tuple, list],
+        "stride": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "expansion": [str, Expansion, callable, list, tuple],
+        "pca": [Interval(Integral, 1, None, closed="left"), None],
+        "n_slow": [Interval(Integral, 0, None, closed="left"), None],
+        "delta_threshold": [Interval(Real, None, None, closed="neither")],
+        "scaling": [StrOptions({"sensitivity", "qr"})],
+        "min_scale": [Interval(Real, 0, 1, closed="left")],
+        "shared": ["boolean"],
+        "pad": ["boolean"],
+        "shrinkage": [Interval(Real, 0, None, closed="left")],
+        "weighted": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        field: Any,
+        stride: Any = None,
+        n_components: int = 20,
+        *,
+        expansion: Any = "identity | power0.8",
+        pca: int | None = None,
+        n_slow: int | None = None,
+        delta_threshold: float = 1.96,
+        scaling: str = "sensitivity",
+        min_scale: float = 1e-3,
+        shared: bool = False,
+        pad: bool = False,
+        shrinkage: float = 0.0,
+        weighted: bool = False,
+    ) -> None:
+        self.field = field
+        self.stride = stride
+        self.n_components = n_components
+        self.expansion = expansion
+        self.pca = pca
+        self.n_slow = n_slow
+        self.delta_threshold = delta_threshold
+        self.scaling = scaling
+        self.min_scale = min_scale
+        self.shared = shared
+        self.pad = pad
+        self.shrinkage = shrinkage
+        self.weighted = weighted
+
+    @property
+    def n_dimensions(self) -> int:
+        """Number of dimensions of a field."""
+        return 1 if isinstance(self.field, Integral) else len(self.field)
+
+    def plan(self, number: int, grid: tuple[int, ...], width: int, *, preserve: bool, clip_range: bool) -> LayerPlan:
+        """Place the layer on the grid below it; errors name the layer."""
+        name = f"layer {number}"
+        validate_parameter_constraints(self._parameter_constraints, self.get_params(deep=False), name)
+        field = _sizes(self.field, len(grid), f"{name}: field")
+        stride = field if self.stride is None else _sizes(self.stride, len(grid), f"{name}: stride")
+        fields = Fields(grid, field, stride, bool(self.pad))
+        check_fit(fields, name)
+        options = NodeOptions(
+            n_components=int(self.n_components),
+            preserve=preserve,
+            delta_threshold=float(self.delta_threshold),
+            n_slow=self.n_slow,
+            scaling=self.scaling,
+            min_scale=float(self.min_scale),
+            weighted=bool(self.weighted),
+            shrinkage=float(self.shrinkage),
+        )
+        expansion = as_expansion(self.expansion)
+        plan = LayerPlan(fields, width, expansion, self.pca, bool(self.shared), clip_range, options)
+        try:
+            expansion.size(plan.n_inputs // plan.children, plan.children)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        return plan
+
+
+def _sizes(value: Any, n_dimensions: int, what: str) -> tuple[int, ...]:
+    sizes = (value,) * n_dimensions if isinstance(value, Integral) else tuple(value)
+    if len(sizes) != n_dimensions:
+        raise ValueError(f"{what} {value} has {len(sizes)} dimensions, the grid below has {n_dimensions}")
+    if not all(isinstance(size, int | np.integer) and size >= 1 for size in sizes):
+        raise ValueError(f"{what} {value} must hold integers of at least 1")
+    return tuple(int(size) for size in sizes)

@@ -1,0 +1,211 @@
+"""Networks to start from: those of the paper, and a pyramid for any input.
+
+Structure and sizes of the paper's networks are in its Table of networks; the expansions of layers 2 to 10 were
+published by the authors as source code. Positions there count from 1, slices here from 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from higsfa.estimators import HGSFA, HSFA, HiGSFA, Layer
+from higsfa.estimators._pyramid import design_pyramid
+from higsfa.graphs import ClusteredGraph, SerialGraph
+
+__all__ = ["hgsfa_g3", "higsfa_g1", "higsfa_g3", "higsfa_g3_hgsfa_parameters", "higsfa_lopo", "pyramid", "qhsfa_1d"]
+
+_FIELDS = [(6, 6), (3, 1), (1, 3), (3, 1), (1, 3), (3, 1), (1, 3), (3, 1), (1, 3), (1, 1)]
+_STRIDES = [(3, 3), (2, 1), (1, 2), (2, 1), (1, 2), (2, 1), (1, 2), (1, 1), (1, 1), (1, 1)]
+
+_HIGSFA_OUT = [18, 27, 37, 66, 79, 88, 88, 93, 95, 75]
+_LOPO_OUT = [18, 27, 35, 62, 74, 82, 82, 87, 77, 75]
+_HGSFA_OUT = [14, 20, 27, 49, 60, 61, 65, 65, 66, 75]
+
+_HIGSFA_LINEAR = [
+    "identity[:18] | power0.8[:15] | max2[:17] | quadratic[:10]",
+    "identity | power0.8 | max2",
+    "identity | power0.8 | max2[:16]",
+    "identity | power0.8 | max2[:19]",
+    "identity[:60] | power0.8[:49] | max2[:19]",
+    "identity[:72] | power0.8[:40] | max2[:11]",
+    "identity[:80] | power0.8[:25] | max2[:15]",
+    "identity[:80] | power0.8[6:26]",
+    "identity[:85] | power0.8[6:26]",
+    "identity[:75] | power0.8[:34]",
+]
+_G3_QUADRATIC = [
+    "",
+    "quadratic[3:7] | quadratic[:3]",
+    "quadratic[4:10] | quadratic[:3]",
+    "quadratic[4:10] | quadratic[:3]",
+    "quadratic[4:10]",
+    "quadratic[5:11] | quadratic[:3]",
+    "quadratic[6:10]",
+    "",
+    "quadratic[:3]",
+    "quadratic[7:22] | quadratic[:3]",
+]
+_G1_QUADRATIC = [
+    "",
+    "quadratic[1:5]",
+    "quadratic[2:8]",
+    "quadratic[2:8]",
+    "quadratic[2:8]",
+    "quadratic[3:9]",
+    "quadratic[4:8]",
+    "",
+    "",
+    "quadratic[7:22]",
+]
+_HGSFA_EXPANSIONS = [
+    "identity[:17] | power0.8[:20] | max2[:17] | quadratic[:10]",
+    "identity[:8] | power0.8[:12] | max2[:10] | quadratic[:3]",
+    "identity[:18] | power0.8[:18] | max2[:16]",
+    "identity[:25] | power0.8[:23] | max2[:19] | quadratic[:3]",
+    "identity | power0.8[:43] | max2[:19]",
+    "identity[:58] | power0.8[:37] | max2[:13] | quadratic[:3]",
+    "identity | power0.8[:21] | max2[:17]",
+    "identity[:49]",
+    "identity[:59] | quadratic[:3]",
+    "identity[:66] | power0.8[:34] | quadratic[:3]",
+]
+
+
+def _joined(linear: list[str], quadratic: list[str]) -> list[str]:
+    return [f"{a} | {b}" if b else a for a, b in zip(linear, quadratic, strict=True)]
+
+
+def _layers(expansions: list[str], outputs: list[int], n_slow: tuple[int, int], threshold: float) -> list[Layer]:
+    layers = []
+    for k, (field, stride, expansion, out) in enumerate(zip(_FIELDS, _STRIDES, expansions, outputs, strict=True)):
+        slow: dict[str, Any] = {"n_slow": n_slow[k]} if k < 2 else {"delta_threshold": threshold}
+        pca = 20 if k == 0 else None
+        layers.append(Layer(field, stride, out, expansion=expansion, pca=pca, **slow))
+    return layers
+
+
+def _g3() -> Any:
+    return SerialGraph("age", n_groups=32) + ClusteredGraph("gender") + ClusteredGraph("race")
+
+
+def higsfa_g3(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
+    """The paper's ten-layer HiGSFA network for age, gender and race (graph G3).
+
+    Parameters
+    ----------
+    input_shape : (96, 96)
+        The fields are made for it.
+    graph : recipe, optional
+        Serial for "age" with 32 groups, plus clustered for "gender" and for "race", by default.
+    **params
+        Other parameters of :class:`higsfa.HiGSFA`.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> print(presets.higsfa_g3())  # doctest: +ELLIPSIS
+    HiGSFA for input 96x96, not fitted
+    layer  nodes  field  stride   sees  inputs  expanded  out
+        1  31x31    6x6     3x3    6x6   36>20       104   18
+        2  15x31    3x1     2x1   12x6      54       284   27
+        3  15x15    1x3     1x2  12x12      81       423   37
+        4   7x15    3x1     2x1  24x12     111       492   66
+        5    7x7    1x3     1x2  24x24     198       552   79
+        6    3x7    3x1     2x1  48x24     237       582   88
+        7    3x3    1x3     1x2  48x48     264       435   88
+        8    1x3    3x1     1x1  96x48     264       300   93
+        9    1x1    1x3     1x1  96x96     279       360   95
+       10    1x1    1x1     1x1  96x96      95       235   75
+    (nodes: ...)
+    """
+    layers = _layers(_joined(_HIGSFA_LINEAR, _G3_QUADRATIC), _HIGSFA_OUT, (3, 4), 1.96)
+    return HiGSFA(layers, graph=_g3() if graph is None else graph, input_shape=input_shape, **params)
+
+
+def higsfa_g1(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
+    """The paper's HiGSFA network for age only (graph G1, serial with 32 groups)."""
+    layers = _layers(_joined(_HIGSFA_LINEAR, _G1_QUADRATIC), _HIGSFA_OUT, (1, 2), 1.91)
+    graph = SerialGraph("age", n_groups=32) if graph is None else graph
+    return HiGSFA(layers, graph=graph, input_shape=input_shape, **params)
+
+
+def higsfa_lopo(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
+    """The paper's network for leaving persons out: normalised quadratic terms, fewer outputs."""
+    expansions = [text.replace("quadratic", "normalized_quadratic") for text in _joined(_HIGSFA_LINEAR, _G3_QUADRATIC)]
+    layers = _layers(expansions, _LOPO_OUT, (3, 4), 1.96)
+    return HiGSFA(layers, graph=_g3() if graph is None else graph, input_shape=input_shape, **params)
+
+
+def hgsfa_g3(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HGSFA:
+    """The paper's HGSFA network (graph G3): slow features only."""
+    layers = _layers(_HGSFA_EXPANSIONS, _HGSFA_OUT, (3, 4), 1.96)
+    return HGSFA(layers, graph=_g3() if graph is None else graph, input_shape=input_shape, **params)
+
+
+def higsfa_g3_hgsfa_parameters(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
+    """HiGSFA nodes with the hyper-parameters of the HGSFA network: the paper's control experiment."""
+    layers = _layers(_HGSFA_EXPANSIONS, _HGSFA_OUT, (3, 4), 1.96)
+    return HiGSFA(layers, graph=_g3() if graph is None else graph, input_shape=input_shape, **params)
+
+
+def qhsfa_1d(n_inputs: int, k: int = 8, **params: Any) -> HSFA:
+    """The quadratic 1-D network of the paper's section on complexity.
+
+    Fields do not overlap; every node reduces k inputs, expanded to k (k + 3) / 2, to k / 2 features. The number of
+    inputs is k times a power of two, and training cost is linear in it.
+
+    Parameters
+    ----------
+    n_inputs : int
+        k 2^(L - 1) for L layers.
+    k : int, default=8
+        Even.
+    **params
+        Other parameters of :class:`higsfa.HSFA`.
+    """
+    if k < 2 or k % 2:
+        raise ValueError(f"k must be an even number of at least 2, got {k}")
+    n_fields = n_inputs // k
+    if n_inputs % k or n_fields & (n_fields - 1) or n_fields == 0:
+        raise ValueError(f"n_inputs must be k = {k} times a power of two, got {n_inputs}")
+    n_layers = n_fields.bit_length()
+    quadratic = "identity | quadratic"
+    layers = [Layer(k if level == 0 else 2, n_components=k // 2, expansion=quadratic) for level in range(n_layers)]
+    return HSFA(layers, input_shape=(n_inputs,), **params)
+
+
+def pyramid(
+    input_shape: Any,
+    n_components: int = 60,
+    *,
+    n_dimensions: int | None = None,
+    network: type = HiGSFA,
+    layer_params: dict[str, Any] | None = None,
+    **params: Any,
+) -> Any:
+    """A network for any shape of input.
+
+    Parameters
+    ----------
+    input_shape : tuple of int
+        Shape of a sample, channels last. Three sizes are an image with channels if the last is at most 4, else voxels.
+    n_components : int, default=60
+        Features at the top.
+    n_dimensions : int, optional
+        Says how many of the sizes are dimensions, where the rule above is wrong.
+    network : class, default=HiGSFA
+        HiGSFA, HGSFA, HiSFA or HSFA.
+    layer_params : dict, optional
+        Parameters for all layers, such as ``{"delta_threshold": 1.9}``.
+    **params
+        Parameters of the network.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> net = presets.pyramid((64, 64), n_components=50)
+    >>> len(net.layers), net.layers[-1].n_components
+    (9, 50)
+    """
+    layers = design_pyramid(input_shape, n_components, n_dimensions=n_dimensions, **(layer_params or {}))
+    return network(layers, input_shape=input_shape, **params)

@@ -1,0 +1,178 @@
+"""A whole network: what to keep in memory, what to compute again, and the loop over layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from higsfa.core.graph import TrainingGraph
+from higsfa.core.tiles import make_plan
+from higsfa.training.network import Features, LayerPlan, Schedule, TrainedLayer, raw_features, threads, train_layer
+
+NETWORK_TILE = 2048
+"""Most samples in a tile of a network."""
+TILE_MEMORY = 2**28
+"""Bytes that the features of one tile may take, over all nodes of a layer."""
+
+
+@dataclass(frozen=True)
+class LayerBudget:
+    """What training a layer takes.
+
+    Attributes
+    ----------
+    feature_bytes : features of the layer for all samples.
+    sum_bytes : sums of one node.
+    kept : whether the features are held in memory for the next pass.
+    nodes_at_once : nodes whose sums grow side by side.
+    work : multiply-adds of the matrix products, for all samples.
+    """
+
+    feature_bytes: int
+    sum_bytes: int
+    kept: bool
+    nodes_at_once: int
+    work: float
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The plan of a fit: what is kept, how much memory at most, how many passes over the data, how much work."""
+
+    keep_input: bool
+    layers: tuple[LayerBudget, ...]
+    memory: int
+    passes: int
+    work: float
+
+    def __str__(self) -> str:
+        kept = sum(layer.kept for layer in self.layers)
+        return (
+            f"memory about {self.memory / 2**20:,.0f} MiB, {self.passes} passes over the input, "
+            f"{self.work / 1e12:,.3f} T multiply-adds; features of {kept} of {len(self.layers)} layers kept in memory"
+        )
+
+
+def tile_size(plans: list[LayerPlan], n_pixels: int, itemsize: int) -> int:
+    """Samples in a tile: 2,048, or fewer where the widest layer would take too much memory."""
+    widest = max([n_pixels] + [plan.fields.n_nodes * plan.n_components for plan in plans])
+    fitting = max(1, TILE_MEMORY // (widest * itemsize))
+    return int(np.clip(1 << (fitting.bit_length() - 1), 64, NETWORK_TILE))
+
+
+def make_budget(
+    plans: list[LayerPlan],
+    n_samples: int,
+    n_pixels: int,
+    input_itemsize: int,
+    itemsize: int,
+    n_channels: int,
+    n_atoms: int,
+    n_blocks: int,
+    n_jobs: int,
+    limit: int,
+) -> Budget:
+    """Decide what to keep, so that `limit` bytes are not exceeded; a ValueError if that cannot be done."""
+    rows = tile_size(plans, n_pixels, itemsize)
+    levels = 1 + ceil(log2(max(1, n_blocks)))
+    input_bytes = n_samples * n_pixels * input_itemsize
+    widest = max([n_pixels] + [plan.fields.n_nodes * plan.n_components for plan in plans])
+    working = 3 * rows * widest * itemsize + n_jobs * 4 * rows * itemsize * max(p.frontend_size for p in plans)
+    keep_input = input_bytes + working <= limit // 2
+    held = input_bytes if keep_input else 0
+    peak, passes = held + working, 1
+    below_kept = keep_input
+    layers = []
+    for k, plan in enumerate(plans):
+        T, nodes = plan.frontend_size, plan.fields.n_nodes
+        sums = 8 * ((n_channels + 3) * T * T + (n_channels + n_atoms) * T)
+        features = n_samples * nodes * plan.n_components * itemsize
+        first_pass = plan.pca is not None or (k == 0 and not plan.expansion.is_linear)
+        if below_kept:
+            at_once = nodes if plan.shared else n_jobs
+            need = at_once * sums * (levels + 1)
+        else:
+            room = limit - held - working
+            at_once = int(min(nodes, room // (sums * levels)))
+            if at_once < 1 or (plan.shared and at_once < nodes):
+                raise ValueError(
+                    f"memory: {limit / 2**20:.0f} MiB are not enough to train layer {k + 1} "
+                    f"({nodes} nodes of {T} variables); at least {(held + working + sums * levels) / 2**20:.0f} MiB are"
+                )
+            need = at_once * sums * levels
+            passes += ceil(nodes / at_once) + first_pass if k or not keep_input else 0
+        keep = k + 1 < len(plans) and held + features + working + need <= limit
+        peak = max(peak, held + working + need + (features if keep else 0))
+        work = float(n_samples) * nodes * (T * T / 2 + plan.n_components * (T + plan.n_inputs))
+        layers.append(LayerBudget(features, sums, keep, at_once, work))
+        if keep:
+            held, below_kept = features, True
+        elif below_kept and k + 1 < len(plans):
+            below_kept = False
+    return Budget(keep_input, tuple(layers), int(peak), passes, sum(layer.work for layer in layers))
+
+
+def train_network(
+    plans: list[LayerPlan],
+    read: Callable[[NDArray[np.intp]], NDArray[Any]],
+    graph: TrainingGraph,
+    input_dtype: np.dtype[Any],
+    dtype: np.dtype[Any],
+    *,
+    n_jobs: int,
+    limit: int,
+    on_layer: Callable[[int, int], Callable[[int], None]],
+) -> list[TrainedLayer]:
+    """Train all layers, bottom up.
+
+    Parameters
+    ----------
+    read : rows of the data by number, (n,) -> (n, ...), of type `input_dtype`.
+    dtype : precision of the products.
+    limit : memory budget in bytes.
+    on_layer : called with the number of a layer and its number of node-tiles; returns a function that is called with
+        the number of node-tiles done.
+    """
+    grid = plans[0].fields.grid
+    n_pixels = int(np.prod(grid)) * plans[0].width
+    plan = make_plan(graph)
+    schedule = Schedule.of(plan, tile_size(plans, n_pixels, dtype.itemsize))
+    tiles = schedule.tiles
+    columns = sum(tile.n_rows for tile in tiles)
+    budget = make_budget(
+        plans,
+        columns,
+        n_pixels,
+        input_dtype.itemsize,
+        dtype.itemsize,
+        plan.n_channels,
+        plan.n_atoms,
+        plan.n_blocks,
+        n_jobs,
+        limit,
+    )
+    layers: list[TrainedLayer] = []
+    features: Features = raw_features(read, tiles, plans[0].width, keep=budget.keep_input)
+    means = None
+    with threads(n_jobs) as run:
+        for k, (layer_plan, share) in enumerate(zip(plans, budget.layers, strict=True)):
+            on_node = on_layer(k, layer_plan.fields.n_nodes * len(tiles))
+            layer, features = train_layer(
+                layer_plan,
+                features,
+                means,
+                schedule,
+                dtype,
+                run,
+                keep=share.kept,
+                nodes_at_once=share.nodes_at_once if not features.kept else None,
+                on_node=on_node,
+            )
+            layers.append(layer)
+            means = layer.output_means
+    return layers
