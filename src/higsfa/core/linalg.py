@@ -24,22 +24,64 @@ def standard_deviations(C: Floats, noise: Floats) -> Floats:
     return np.sqrt(np.where(variance > noise, variance, 0.0))
 
 
-def whitening(C: Floats, scale: Floats, tolerance: float) -> Floats:
-    """Matrix W of shape (T, rank) with W^T C W = 1, on the subspace where C is not singular.
+def slowest(A: Floats, C: Floats, scale: Floats, tolerance: float, n_wanted: int) -> tuple[Floats, Floats, int]:
+    """Smallest generalised eigenvalues of A b = lambda C b, ascending, on the subspace where C is not singular.
 
-    Variables are standardised by `scale` first, so that their units do not decide about the rank.
+    Variables are standardised by `scale` first, so that their units do not decide about the rank; those of scale 0 are
+    left out. Where C has full rank, a Cholesky factor and only the wanted eigenvectors are computed.
+
+    Returns
+    -------
+    values : (k,) with k at most n_wanted.
+    B : (T, k) eigenvectors, with B^T C B = 1.
+    rank : of C.
     """
     used = np.flatnonzero(scale > 0)
-    W = np.zeros((len(C), 0))
-    if len(used) == 0:
-        return W
     inverse = 1.0 / scale[used]
-    correlation = C[np.ix_(used, used)] * inverse[:, None] * inverse
-    values, vectors = scipy.linalg.eigh(correlation, driver="evd", check_finite=False)
+    grid = np.ix_(used, used)
+    correlation, dynamics = C[grid] * inverse[:, None] * inverse, A[grid] * inverse[:, None] * inverse
+    k = min(n_wanted, len(used))
+    if k == 0:
+        return np.zeros(0), np.zeros((len(C), 0)), len(used)
+    if _well_conditioned(correlation, tolerance):
+        rank = len(used)
+        values, vectors = _smallest(dynamics, k, correlation)
+    else:
+        W = _whitening(correlation, tolerance)
+        rank = W.shape[1]
+        values, U = _smallest(W.T @ dynamics @ W, min(k, rank))
+        vectors = W @ U
+    B = np.zeros((len(C), len(values)))
+    B[used] = vectors * inverse[:, None]
+    return values, B, rank
+
+
+def _smallest(A: Floats, k: int, C: Floats | None = None) -> tuple[Floats, Floats]:
+    """The k smallest (generalised) eigenvalues and their eigenvectors."""
+    if k == 0:
+        return np.zeros(0), np.zeros((len(A), 0))
+    if 2 * k > len(A):
+        values, vectors = scipy.linalg.eigh(A, C, driver="evd" if C is None else "gvd", check_finite=False)
+        return values[:k], vectors[:, :k]
+    found: tuple[Floats, Floats] = scipy.linalg.eigh(A, C, subset_by_index=[0, k - 1], check_finite=False)
+    return found
+
+
+def _well_conditioned(C: Floats, tolerance: float) -> bool:
+    """Whether all eigenvalues of C are surely above `tolerance` times the largest."""
+    norm = float(np.abs(C).sum(axis=0).max())
+    factor, failed = scipy.linalg.lapack.dpotrf(C, lower=True)
+    if failed:
+        return False
+    reciprocal, failed = scipy.linalg.lapack.dpocon(factor, norm, uplo="L")
+    return not failed and float(reciprocal) > tolerance
+
+
+def _whitening(C: Floats, tolerance: float) -> Floats:
+    """Matrix W of shape (T, rank) with W^T C W = 1, on the subspace where C is not singular."""
+    values, vectors = scipy.linalg.eigh(C, driver="evd", check_finite=False)
     kept = values > tolerance * values[-1]
-    W = np.zeros((len(C), int(kept.sum())))
-    W[used] = vectors[:, kept] / np.sqrt(values[kept]) * inverse[:, None]
-    return W
+    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
 
 def fix_signs(columns: Floats, scale: Floats | None = None) -> Floats:

@@ -15,7 +15,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from higsfa.core.covariances import Covariances
-from higsfa.core.linalg import fix_signs, principal_axes, rank_tolerance, standard_deviations, whitening
+from higsfa.core.linalg import fix_signs, principal_axes, rank_tolerance, slowest, standard_deviations
 from higsfa.core.nodes import Frontend, Node
 
 Floats = NDArray[np.float64]
@@ -56,37 +56,50 @@ class SlowFeatures:
 
 
 def slow_features(
-    cov: Covariances, n_expanded: int, shrinkage: float = 0.0, n_wanted: int | None = None
+    cov: Covariances,
+    n_expanded: int,
+    shrinkage: float = 0.0,
+    n_wanted: int | None = None,
+    limit: float = np.inf,
 ) -> SlowFeatures:
-    """All features of the expanded input, slowest first, with weighted variance 1 and decorrelated.
+    """Features of the expanded input, slowest first, with weighted variance 1 and decorrelated.
 
-    The rotation among equally slow features is fixed for the first `n_wanted` of them.
+    All of them or `n_wanted`. Those with Delta of `limit` or more will not be used, so any rotation among them will do.
     """
     C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
     scale = standard_deviations(C, cov.noise[:n_expanded])
-    W = whitening(C, scale, rank_tolerance(cov.precision))
-    rank = W.shape[1]
-    if rank == 0:
-        return SlowFeatures(np.zeros((n_expanded, 0)), np.zeros(0), 0)
-    A = W.T @ C_dot @ W
+    tolerance, tie = rank_tolerance(cov.precision), 1e-9 if cov.precision < 1e-10 else 1e-6
+    n = n_expanded if n_wanted is None else n_wanted
     if shrinkage:
-        mean_variance = float(np.trace(C)) / int(np.sum(scale > 0))
-        padded = np.eye(rank) + shrinkage * mean_variance * (W.T @ W)
-        deltas, U = scipy.linalg.eigh(A, padded, check_finite=False)
-        U /= np.linalg.norm(U, axis=0)
-        deltas = np.einsum("ij,ij->j", U, A @ U)
-        order = np.argsort(deltas, kind="stable")
-        deltas, U = deltas[order], U[:, order]
+        deltas, B, rank = _shrunk(C, C_dot, scale, tolerance, shrinkage)
     else:
-        deltas, U = scipy.linalg.eigh(A, driver="evd", check_finite=False)
-    B = W @ U
-    B, deltas = untangle(B, deltas, scale, 1e-9 if cov.precision < 1e-10 else 1e-6, n_wanted)
-    return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0), rank)
+        deltas, B, rank = slowest(C_dot, C, scale, tolerance, n + 1)
+        if (
+            len(deltas) > n and deltas[n - 1] < limit and deltas[n] - deltas[n - 1] < tie
+        ):  # equally slow features must not be cut apart
+            deltas, B, rank = slowest(C_dot, C, scale, tolerance, n_expanded)
+    B, deltas = untangle(B, deltas, scale, tie, min(n, int(np.searchsorted(deltas, limit))))
+    return SlowFeatures((B * fix_signs(B, scale))[:, :n], np.maximum(deltas, 0.0)[:n], rank)
 
 
-def untangle(
-    B: Floats, deltas: Floats, scale: Floats, tie: float, n_wanted: int | None = None
-) -> tuple[Floats, Floats]:
+def _shrunk(C: Floats, C_dot: Floats, scale: Floats, tolerance: float, shrinkage: float) -> tuple[Floats, Floats, int]:
+    """Slow features for a covariance with a fraction of the mean variance added to its diagonal.
+
+    They are brought back to unit variance under the covariance itself, and sorted by their own Delta values.
+    """
+    _, W, rank = slowest(C, C, scale, tolerance, len(C))
+    if rank == 0:
+        return np.zeros(0), W, 0
+    A = W.T @ C_dot @ W
+    mean_variance = float(np.trace(C)) / int(np.sum(scale > 0))
+    _, U = scipy.linalg.eigh(A, np.eye(rank) + shrinkage * mean_variance * (W.T @ W), check_finite=False)
+    U /= np.linalg.norm(U, axis=0)
+    deltas = np.einsum("ij,ij->j", U, A @ U)
+    order = np.argsort(deltas, kind="stable")
+    return deltas[order], W @ U[:, order], rank
+
+
+def untangle(B: Floats, deltas: Floats, scale: Floats, tie: float, n_wanted: int) -> tuple[Floats, Floats]:
     """Fix the rotation among features with equal Delta values.
 
     Slowness alone leaves it open. Among equally slow features, those with the smallest weights on standardised
@@ -94,7 +107,7 @@ def untangle(
     """
     B, deltas = B.copy(), deltas.copy()
     start = 0
-    while start < (len(deltas) if n_wanted is None else min(n_wanted, len(deltas))):
+    while start < min(n_wanted, len(deltas)):
         stop = start + int(np.searchsorted(deltas[start:], deltas[start] + tie, side="right"))
         if stop - start > 1:
             weights = B[:, start:stop] * scale[:, None]
@@ -130,10 +143,20 @@ class _Regression:
 def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: NodeOptions) -> Node:
     """Solve a node. `cov` and `shift` are those of its variables t (see :class:`Frontend`)."""
     n = frontend.n_expanded
-    slow = slow_features(cov, n, options.shrinkage, options.n_components)
     sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
+    wanted = options.n_components
+    if options.preserve and options.n_slow is not None and wanted is not None:
+        wanted = min(wanted, max(1, options.n_slow))
+    limit = options.delta_threshold if options.preserve and options.n_slow is None else np.inf
+    slow = slow_features(cov, n, options.shrinkage, wanted, limit if limit < 4 else np.inf)
     J = n_slow_features(slow.delta_values, n, options)
     fit, J = _regress(sigma, slow.B, frontend.input_rows, J, options)
+    if (limit < np.inf and np.searchsorted(slow.delta_values, limit) < J) or (
+        len(slow.delta_values) < slow.rank and J + len(fit.variances) < (options.n_components or 0)
+    ):
+        # The residual has too few components: more slow features are needed than were computed.
+        slow = slow_features(cov, n, options.shrinkage, options.n_components)
+        fit, J = _regress(sigma, slow.B, frontend.input_rows, J, options)
     return _assemble(cov, frontend, shift, slow, fit, J, mu, options)
 
 

@@ -77,23 +77,75 @@ def empty_like(sums: Sums) -> Sums:
     return zero(len(sums.low), sums.n_variables, sums.n_channels, n_atoms, has_edges=sums.edges is not None)
 
 
-def update(sums: Sums, Z: NDArray[Any], tile: Tile) -> None:
-    """Add the samples of a tile, given as a feature-major block Z of shape (T, rows of the tile)."""
-    core = Z[:, : tile.n_core]
-    if tile.weights.any():
-        sums.weights += tile.selector @ tile.lengths
-        sums.first += tile.selector @ run_sums(core, tile.starts, tile.lengths).T
-        if tile.weights.ndim == 1:
-            _add_weighted(sums.second, core @ core.T, tile.weights)
-        else:
-            for k in range(sums.n_channels):
-                scaled = core * np.sqrt(tile.weights[k]).astype(Z.dtype)
-                sums.second[k] += scaled @ scaled.T
-    for edges in tile.edges:
-        assert sums.edges is not None
-        sums.edges += _edge_sum(Z, tile.n_core, edges)
-        if isinstance(edges, LocalPairs):
-            sums.edge_weight += 2.0 * float(np.sum(np.broadcast_to(edges.weight, edges.i.shape)))
+FLUSH_ROWS = 8192
+"""Products are added up in the precision of the data over at most so many samples, then in float64."""
+
+
+class Accumulator:
+    """Adds tiles to sums.
+
+    Products of tiles with the same weights are added up first and weighted once, when the weights change.
+    """
+
+    def __init__(self, sums: Sums) -> None:
+        self.sums = sums
+        self._product: NDArray[Any] | None = None
+        self._scratch: NDArray[Any] | None = None
+        self._weighted: Floats | None = None
+        self._weights: Floats | None = None
+        self._rows = 0
+
+    def add(self, Z: NDArray[Any], tile: Tile) -> None:
+        """Add the samples of a tile, given as a feature-major block Z of shape (T, rows of the tile)."""
+        sums, core = self.sums, Z[:, : tile.n_core]
+        if tile.weights.any():
+            sums.weights += tile.selector @ tile.lengths
+            sums.first += tile.selector @ run_sums(core, tile.starts, tile.lengths).T
+            if tile.weights.ndim == 1:
+                self._add_product(core, tile.weights)
+            else:
+                for k, weights in enumerate(tile.weights):
+                    scaled = core * np.sqrt(weights).astype(Z.dtype)
+                    sums.second[k] += scaled @ scaled.T
+        for edges in tile.edges:
+            assert sums.edges is not None
+            sums.edges += _edge_sum(Z, tile.n_core, edges)
+            if isinstance(edges, LocalPairs):
+                sums.edge_weight += 2.0 * float(np.sum(np.broadcast_to(edges.weight, edges.i.shape)))
+
+    def _add_product(self, core: NDArray[Any], weights: Floats) -> None:
+        changed = self._weights is None or not np.array_equal(weights, self._weights)
+        if changed or self._rows + core.shape[1] > FLUSH_ROWS:
+            self._flush()
+            if self._product is None:
+                self._product = core @ core.T
+                self._scratch = np.empty_like(self._product)
+            else:
+                np.matmul(core, core.T, out=self._product)
+            self._weights, self._rows = weights, core.shape[1]
+            return
+        assert self._product is not None
+        np.matmul(core, core.T, out=self._scratch)
+        self._product += self._scratch
+        self._rows += core.shape[1]
+
+    def _flush(self) -> None:
+        if self._rows == 0 or self._weights is None or self._product is None:
+            return
+        if self._weighted is None:
+            self._weighted = np.empty(self._product.shape)
+        for second, weight in zip(self.sums.second, self._weights, strict=True):
+            if weight == 1.0:
+                second += self._product
+            elif weight != 0.0:
+                second += np.multiply(self._product, weight, out=self._weighted, dtype=np.float64)
+        self._rows = 0
+
+    def close(self) -> Sums:
+        """The sums, complete."""
+        self._flush()
+        self._weights = None
+        return self.sums
 
 
 def observe_range(sums: Sums, X: NDArray[Any]) -> None:
@@ -174,14 +226,6 @@ def run_sums(Z: NDArray[Any], starts: NDArray[np.intp], lengths: Floats) -> Floa
 
 def _spans(starts: NDArray[np.intp], end: int) -> Iterator[tuple[int, int]]:
     return pairwise([*starts.tolist(), end])
-
-
-def _add_weighted(second: Floats, product: NDArray[Any], weights: Floats) -> None:
-    for k, weight in enumerate(weights):
-        if weight == 1.0:
-            second[k] += product
-        elif weight != 0.0:
-            second[k] += weight * product
 
 
 def _edge_sum(Z: NDArray[Any], n_core: int, edges: LocalEdges) -> Floats:

@@ -208,7 +208,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             return X.shape[1:]
         if int(np.prod(given)) != int(np.prod(X.shape[1:])) or (X.ndim > 2 and tuple(given) != X.shape[1:]):
             raise ValueError(
-                f"input_shape={tuple(given)} has {int(np.prod(given))} values, but a sample of X has shape {X.shape[1:]} "
+                f"input_shape={tuple(given)} has {int(np.prod(given))} values, but samples have shape {X.shape[1:]} "
                 f"({int(np.prod(X.shape[1:]))} values)"
             )
         return tuple(given)

@@ -24,9 +24,9 @@ from higsfa.core.fields import Fields
 from higsfa.core.linalg import principal_axes
 from higsfa.core.nodes import Frontend, Node, Projection
 from higsfa.core.solvers import NodeOptions, solve_node
-from higsfa.core.statistics import Sums, Tree, merge, observe_range, shifted, update, zero_for
+from higsfa.core.statistics import Accumulator, Sums, Tree, merge, shifted, zero_for
 from higsfa.core.tiles import Plan, Tile
-from higsfa.training.passes import PILOT, pilot_shift
+from higsfa.training.passes import PILOT, add_tile, pilot_shift
 
 Floats = NDArray[np.float64]
 Block = NDArray[Any]
@@ -233,25 +233,19 @@ class NodeSums:
     def __init__(self, frontend: Frontend, schedule: Schedule, shift: Floats, dtype: np.dtype[Any]) -> None:
         self.frontend, self.schedule, self.shift, self.dtype = frontend, schedule, shift, dtype
         self._tree = Tree()
-        self._block: Sums | None = None
+        self._block: Accumulator | None = None
 
     def add(self, raw: NDArray[Any], tile: Tile) -> None:
         """Add a tile, given the raw input of the node."""
         if self._block is None:
             n = self.frontend.n_inputs
-            self._block = zero_for(self.schedule.plan, n, self.frontend.n_variables)
-        X = self.frontend.inputs(raw.astype(self.dtype, copy=False), clip=False)
-        if not self.frontend.expansion.is_linear:
-            observe_range(self._block, X[:, : tile.n_core])
-        T = self.frontend.variables(X)
-        if self.shift.any():
-            T = T - self.shift[:, None].astype(T.dtype)
-        update(self._block, T, tile)
+            self._block = Accumulator(zero_for(self.schedule.plan, n, self.frontend.n_variables))
+        add_tile(self._block, raw.astype(self.dtype, copy=False), tile, self.frontend, self.shift)
 
     def end_block(self, block: int) -> None:
         """All tiles of a block have been added."""
         if self._block is not None:
-            self._tree.add(block, self._block)
+            self._tree.add(block, self._block.close())
         self._block = None
 
     def total(self) -> Sums:

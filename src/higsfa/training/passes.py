@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.nodes import Frontend
-from higsfa.core.statistics import Sums, Tree, observe_range, update, zero_for
+from higsfa.core.statistics import Accumulator, Sums, Tree, observe_range, zero_for
 from higsfa.core.tiles import Plan, Tile, tile_rows
 
 Floats = NDArray[np.float64]
@@ -82,10 +82,10 @@ def gather(read: Reader, plan: Plan, frontend: Frontend, itemsize: int) -> tuple
     tree = Tree()
     with ThreadPoolExecutor(1) as pool:
         for block in range(plan.n_blocks):
-            sums = zero_for(plan, frontend.n_inputs, frontend.n_variables)
+            sums = Accumulator(zero_for(plan, frontend.n_inputs, frontend.n_variables))
             for tile, rows in read_ahead(pool, read, plan.tiles(block, rows_per_tile)):
-                add_tile(sums, rows, tile, frontend, shift)
-            tree.add(block, sums)
+                add_tile(sums, rows.T, tile, frontend, shift)
+            tree.add(block, sums.close())
     return tree.total(), shift
 
 
@@ -106,12 +106,12 @@ def variables(X: NDArray[Any], frontend: Frontend) -> NDArray[Any]:
     return frontend.variables(frontend.inputs(X, clip=False))
 
 
-def add_tile(sums: Sums, rows: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats) -> None:
-    """Expand the rows (n, I) of a tile and add them to the sums."""
-    X = frontend.inputs(rows.T, clip=False)
+def add_tile(sums: Accumulator, raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats) -> None:
+    """Expand the raw input (feature-major) of a tile and add it to the sums."""
+    X = frontend.inputs(raw, clip=False)
     if not frontend.expansion.is_linear:
-        observe_range(sums, X[:, : tile.n_core])
+        observe_range(sums.sums, X[:, : tile.n_core])
     T = frontend.variables(X)
     if shift.any():
         T = T - shift[:, None].astype(T.dtype)
-    update(sums, T, tile)
+    sums.add(T, tile)
