@@ -34,6 +34,7 @@ class NodeOptions:
     min_scale : lower bound on the scales, relative to the largest.
     weighted : regression and PCA with vertex weights instead of plain ones.
     shrinkage : fraction of the mean variance added to the diagonal of the covariance.
+    all_deltas : whether to compute the Delta values of features that are not used, too.
     """
 
     n_components: int | None = None
@@ -44,6 +45,7 @@ class NodeOptions:
     min_scale: float = 1e-3
     weighted: bool = False
     shrinkage: float = 0.0
+    all_deltas: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +146,7 @@ def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: Nod
     """Solve a node. `cov` and `shift` are those of its variables t (see :class:`Frontend`)."""
     n = frontend.n_expanded
     sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
-    wanted = options.n_components
+    wanted = None if options.all_deltas else options.n_components
     if options.preserve and options.n_slow is not None and wanted is not None:
         wanted = min(wanted, max(1, options.n_slow))
     limit = options.delta_threshold if options.preserve and options.n_slow is None else np.inf

@@ -56,6 +56,7 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             scaling=self.scaling,
             min_scale=float(self.min_scale),
             weighted=bool(self.weighted),
+            all_deltas=True,
         )
 
     def _setting(self, n_features: int, dtype: np.dtype[Any], center: NDArray[Any]) -> Setting:
