@@ -216,7 +216,7 @@ def _assemble(
     """Write slow and reconstructive parts as affine maps, relative to the shift first."""
     n, inputs, B, M = frontend.n_expanded, frontend.input_rows, slow.B[:, :J], fit.M
     A = scales(M, float(np.sqrt(np.max(fit.variances, initial=0.0))), options)
-    decode_slow = np.linalg.solve(A.T, M.T).T
+    decode_slow = M @ np.linalg.pinv(A, rcond=1e-14)  # a scale may be 0 if min_scale is
     F = A @ B.T
     # y' = A s' with s' of weighted mean 0; b makes the residual x' - M s' - b of plain mean 0.
     f = -F @ cov.mean[:n]

@@ -148,8 +148,12 @@ class Accumulator:
         return self.sums
 
 
-def observe_range(sums: Sums, X: NDArray[Any]) -> None:
-    """Widen the range of the inputs by a feature-major block X of shape (I, n)."""
+def observe_range(sums: Sums, X: NDArray[Any], tile: Tile) -> None:
+    """Widen the range of the inputs by the samples of a tile that have a weight; X is feature-major."""
+    X = X[:, : tile.n_core]
+    counted = tile.weights.any(axis=0)
+    if not np.all(counted):
+        X = X[:, counted] if tile.weights.ndim == 2 else X[:, :0]
     if X.shape[1]:
         np.minimum(sums.low, X.min(axis=1), out=sums.low)
         np.maximum(sums.high, X.max(axis=1), out=sums.high)

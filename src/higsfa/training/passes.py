@@ -110,7 +110,7 @@ def add_tile(sums: Accumulator, raw: NDArray[Any], tile: Tile, frontend: Fronten
     """Expand the raw input (feature-major) of a tile and add it to the sums."""
     X = frontend.inputs(raw, clip=False)
     if not frontend.expansion.is_linear:
-        observe_range(sums.sums, X[:, : tile.n_core])
+        observe_range(sums.sums, X, tile)
     T = frontend.variables(X)
     if shift.any():
         T = T - shift[:, None].astype(T.dtype)
