@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -26,6 +26,7 @@ NOISY = 1.25
 """A run whose median round took so many times the best one was disturbed by something else on the machine."""
 
 Task = Callable[[], Any]
+Name = TypeVar("Name")
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,11 @@ class Timing:
         return min(self.cpu_seconds) / min(base.cpu_seconds)
 
 
-def take_turns(tasks: Mapping[str, Task], rounds: int, threads: int = 1) -> dict[str, Timing]:
+def take_turns(tasks: Mapping[Name, Task], rounds: int, threads: int = 1) -> dict[Name, Timing]:
     """Run every task once a round, for so many rounds after one to warm up."""
     names = list(tasks)
-    wall: dict[str, list[float]] = {name: [] for name in names}
-    cpu: dict[str, list[float]] = {name: [] for name in names}
+    wall: dict[Name, list[float]] = {name: [] for name in names}
+    cpu: dict[Name, list[float]] = {name: [] for name in names}
     with threadpool_limits(threads):
         for turn in range(-1, rounds):
             # Starting each round with another task, so that nobody always follows the same neighbour.

@@ -296,9 +296,7 @@ def _slowest(gamma: Any, v: Floats, R: float, n_responses: int | None) -> tuple[
         G = gamma.toarray() if sp.issparse(gamma) else gamma
         A = 2 * Q / R * (np.diag(d) - G) / np.outer(root, root)
         bound = max(push, 2 * float(np.abs(A).sum(axis=1).max()))
-        values, vectors = scipy.linalg.eigh(
-            A + bound * np.outer(constant, constant), subset_by_index=[0, max(k - 1, 0)]
-        )
+        values, vectors = scipy.linalg.eigh(A + bound * np.outer(constant, constant), driver="evd")
         values, vectors = values[:k], vectors[:, :k]
     else:
         inverse = sp.diags_array(1 / root)

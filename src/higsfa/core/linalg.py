@@ -63,7 +63,10 @@ def _smallest(A: Floats, k: int, C: Floats | None = None) -> tuple[Floats, Float
     if 2 * k > len(A):
         values, vectors = scipy.linalg.eigh(A, C, driver="evd" if C is None else "gvd", check_finite=False)
         return values[:k], vectors[:, :k]
-    found: tuple[Floats, Floats] = scipy.linalg.eigh(A, C, subset_by_index=[0, k - 1], check_finite=False)
+    driver = "evx" if C is None else "gvx"  # "evr" loses orthogonality where eigenvalues are equal
+    found: tuple[Floats, Floats] = scipy.linalg.eigh(
+        A, C, subset_by_index=[0, k - 1], driver=driver, check_finite=False
+    )
     return found
 
 

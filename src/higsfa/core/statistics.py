@@ -77,7 +77,7 @@ def empty_like(sums: Sums) -> Sums:
     return zero(len(sums.low), sums.n_variables, sums.n_channels, n_atoms, has_edges=sums.edges is not None)
 
 
-FLUSH_ROWS = 8192
+SINGLE_ROWS = 16384
 """Products are added up in the precision of the data over at most so many samples, then in float64."""
 
 
@@ -89,10 +89,10 @@ class Accumulator:
 
     def __init__(self, sums: Sums) -> None:
         self.sums = sums
-        self._product: NDArray[Any] | None = None
+        self._weights: Floats | None = None  # of the product
+        self._product: NDArray[Any] | None = None  # of tiles with these weights
+        self._second: NDArray[Any] | None = None  # weighted products that have not been added to the sums yet
         self._scratch: NDArray[Any] | None = None
-        self._weighted: Floats | None = None
-        self._weights: Floats | None = None
         self._rows = 0
 
     def add(self, Z: NDArray[Any], tile: Tile) -> None:
@@ -113,39 +113,48 @@ class Accumulator:
             if isinstance(edges, LocalPairs):
                 sums.edge_weight += 2.0 * float(np.sum(np.broadcast_to(edges.weight, edges.i.shape)))
 
+    def close(self) -> Sums:
+        """The sums, complete."""
+        self._settle()
+        return self.sums
+
     def _add_product(self, core: NDArray[Any], weights: Floats) -> None:
-        changed = self._weights is None or not np.array_equal(weights, self._weights)
-        if changed or self._rows + core.shape[1] > FLUSH_ROWS:
-            self._flush()
-            if self._product is None:
-                self._product = core @ core.T
-                self._scratch = np.empty_like(self._product)
-            else:
-                np.matmul(core, core.T, out=self._product)
-            self._weights, self._rows = weights, core.shape[1]
-            return
-        assert self._product is not None
-        np.matmul(core, core.T, out=self._scratch)
-        self._product += self._scratch
+        if self._rows + core.shape[1] > SINGLE_ROWS:
+            self._settle()
+        if self._product is None:
+            T = len(core)
+            self._product, self._scratch = np.empty((T, T), core.dtype), np.empty((T, T), core.dtype)
+        if self._weights is not None and np.array_equal(weights, self._weights):
+            np.matmul(core, core.T, out=self._scratch)
+            self._product += self._scratch
+        else:
+            self._weigh()
+            np.matmul(core, core.T, out=self._product)
+            self._weights = weights
         self._rows += core.shape[1]
 
-    def _flush(self) -> None:
-        if self._rows == 0 or self._weights is None or self._product is None:
+    def _weigh(self) -> None:
+        """Add the product to every channel, with its weight."""
+        if self._weights is None or self._product is None:
             return
-        if self._weighted is None:
-            self._weighted = np.empty(self._product.shape)
-        for second, weight in zip(self.sums.second, self._weights, strict=True):
+        single = self._product.dtype != np.float64
+        if single and self._second is None:
+            self._second = np.zeros(self.sums.second.shape, self._product.dtype)
+        into = self._second if single else self.sums.second
+        assert into is not None
+        for second, weight in zip(into, self._weights, strict=True):
             if weight == 1.0:
                 second += self._product
             elif weight != 0.0:
-                second += np.multiply(self._product, weight, out=self._weighted, dtype=np.float64)
-        self._rows = 0
-
-    def close(self) -> Sums:
-        """The sums, complete."""
-        self._flush()
+                second += np.multiply(self._product, self._product.dtype.type(weight), out=self._scratch)
         self._weights = None
-        return self.sums
+
+    def _settle(self) -> None:
+        self._weigh()
+        if self._second is not None:
+            self.sums.second += self._second
+            self._second.fill(0)
+        self._rows = 0
 
 
 def observe_range(sums: Sums, X: NDArray[Any], tile: Tile) -> None:

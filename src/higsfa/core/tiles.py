@@ -161,15 +161,15 @@ def sequence_plan(n_before: int, graph: TrainingGraph) -> Plan:
     return Plan(np.ones((3, 1)), 1, (), 0.0, layout.n_blocks, True, layout)
 
 
-def make_plan(graph: TrainingGraph) -> Plan:
-    """Cut the samples of a graph into blocks and tiles."""
+def make_plan(graph: TrainingGraph, block: int = BLOCK) -> Plan:
+    """Cut the samples of a graph into blocks of a fixed size, and blocks into tiles."""
     groups = [part.edges for part in graph.parts if isinstance(part.edges, GroupEdges)]
     levels = _levels(graph.sample_weight)
     layout: _Cells | _Ordered
     if len(groups) == len(graph.parts) and levels is not None:
-        layout = _Cells.of(graph, groups, *levels)
+        layout = _Cells.of(graph, groups, *levels, block)
     else:
-        layout = _Ordered.of(graph, groups)
+        layout = _Ordered.of(graph, groups, block)
     return Plan(
         mix=layout.mix,
         n_channels=layout.mix.shape[1],
@@ -245,9 +245,10 @@ class _Cells:
     atom_rows: Ints  # (P, F) row of the group sums for each part, -1 for none
     sample_weight: Floats  # (F,)
     n_atoms: int
+    block: int = BLOCK
 
     @classmethod
-    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], levels: Ints, n_levels: int) -> _Cells:
+    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], levels: Ints, n_levels: int, block: int) -> _Cells:
         codes = [edges.atoms + 1 for edges in groups] + [levels]
         fine, first = _compress(codes, [edges.n_atoms + 1 for edges in groups] + [n_levels])
         w = graph.sample_weight[first]
@@ -271,15 +272,16 @@ class _Cells:
             atom_rows=np.where(atoms >= 0, atoms + offsets[:-1, None], -1),
             sample_weight=w[order],
             n_atoms=int(offsets[-1]),
+            block=block,
         )
 
     @property
     def n_blocks(self) -> int:
-        return -(-len(self.fine) // BLOCK)
+        return -(-len(self.fine) // self.block)
 
     def tiles(self, block: int, rows: int) -> Iterator[Tile]:
-        lo = block * BLOCK
-        fine = self.fine[lo : lo + BLOCK]
+        lo = block * self.block
+        fine = self.fine[lo : lo + self.block]
         order = np.argsort(fine, kind="stable")
         fine = fine[order]
         order += lo
@@ -319,9 +321,10 @@ class _Ordered:
     sample_weight: Floats
     n_atoms: int
     local: tuple[tuple[ChainEdges | SparseEdges, bool], ...]  # edges and whether to sum differences
+    block: int = BLOCK
 
     @classmethod
-    def of(cls, graph: TrainingGraph, groups: list[GroupEdges]) -> _Ordered:
+    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], block: int) -> _Ordered:
         w = graph.sample_weight
         e = np.zeros(graph.n_samples)
         for edges in groups:
@@ -347,6 +350,7 @@ class _Ordered:
             sample_weight=w,
             n_atoms=int(offsets[-1]),
             local=tuple(local),
+            block=block,
         )
 
     @cached_property
@@ -367,14 +371,14 @@ class _Ordered:
 
     @property
     def n_blocks(self) -> int:
-        return sum(-(-length // BLOCK) for _, _, length in self.tracks)
+        return sum(-(-length // self.block) for _, _, length in self.tracks)
 
     def tiles(self, block: int, rows: int) -> Iterator[Tile]:
         for number, (order, members, length) in enumerate(self.tracks):
-            blocks = -(-length // BLOCK)
+            blocks = -(-length // self.block)
             if block < blocks:
-                for lo in range(block * BLOCK, min((block + 1) * BLOCK, length), rows):
-                    hi = min(lo + rows, (block + 1) * BLOCK, length)
+                for lo in range(block * self.block, min((block + 1) * self.block, length), rows):
+                    hi = min(lo + rows, (block + 1) * self.block, length)
                     yield self._tile(order, members, lo, hi, moments=number == 0)
                 return
             block -= blocks

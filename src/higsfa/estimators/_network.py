@@ -14,13 +14,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from higsfa.core.fields import receptive_fields
 from higsfa.core.graph import TrainingGraph
-from higsfa.core.tiles import BLOCK
 from higsfa.estimators._architecture import html_table, text_table
 from higsfa.estimators._progress import progress
 from higsfa.estimators._pyramid import design_pyramid
 from higsfa.estimators._validation import product_dtype, report_not_finite, unchanged_on_error
 from higsfa.estimators.layer import Layer
-from higsfa.training.driver import Budget, make_budget, tile_size, train_network
+from higsfa.training.driver import NETWORK_BLOCK, Budget, make_budget, tile_size, train_network
 from higsfa.training.network import LayerPlan, TrainedLayer, threads
 
 
@@ -145,7 +144,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             product_dtype(kind).itemsize,
             n_cells,
             64,
-            -(-n_samples // BLOCK),
+            -(-n_samples // NETWORK_BLOCK),
             self._n_jobs(),
             self._memory_limit(),
         )

@@ -14,6 +14,8 @@ from higsfa.core.graph import TrainingGraph
 from higsfa.core.tiles import make_plan
 from higsfa.training.network import Features, LayerPlan, Schedule, TrainedLayer, raw_features, threads, train_layer
 
+NETWORK_BLOCK = 16384
+"""Samples in a block of a network: small enough to be spread over workers."""
 NETWORK_TILE = 2048
 """Most samples in a tile of a network."""
 TILE_MEMORY = 2**28
@@ -140,7 +142,7 @@ def train_network(
     """
     grid = plans[0].fields.grid
     n_pixels = int(np.prod(grid)) * plans[0].width
-    plan = make_plan(graph)
+    plan = make_plan(graph, NETWORK_BLOCK)
     schedule = Schedule.of(plan, tile_size(plans, n_pixels, dtype.itemsize))
     tiles = schedule.tiles
     columns = sum(tile.n_rows for tile in tiles)

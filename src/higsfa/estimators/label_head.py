@@ -1,0 +1,594 @@
+"""The supervised step: label estimates from a few features, by one Gaussian per class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, _fit_context, clone, is_classifier, is_regressor
+from sklearn.model_selection import GroupKFold, KFold, check_cv
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+
+from higsfa.core.build import group_memberships
+from higsfa.core.labels import is_discrete, label_names, missing, numeric, pick_label
+from higsfa.estimators._validation import unchanged_on_error
+from higsfa.graphs import check_weights
+
+__all__ = ["GaussianClasses", "LabelHead"]
+
+Floats = NDArray[np.float64]
+
+MAX_CLASSES = 39
+"""Classes of a numeric label by default, as in the paper; fewer where they would hold less than 20 samples."""
+RANK_CUT = 1e-10
+"""Directions with less than this part of the largest variance (of standardised features) count as constant."""
+LEAST_POOLED = 1e-8
+"""Least pooled variance in any direction, relative to the total variance there."""
+LEAST_VARIANCE = 1e-6
+"""Least variance of a class in any direction, relative to the pooled variance there."""
+FARTHEST = 1e100
+"""Standardised features are clipped here: their squares, and sums of them, stay finite."""
+BLOCK_ROWS = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianClasses:
+    """C Gaussians over k features, in coordinates in which the pooled covariance is the identity.
+
+    Attributes
+    ----------
+    center, scale : (k,) arrays
+        They standardise the features.
+    projection : (k, r) array
+        From standardised features to the coordinates of the Gaussians; r is the rank of the features.
+    means : (C, r) array
+    factors : (C, r, r) array
+        Whitening matrix of each class.
+    log_weights : (C,) array
+        Logarithm of prior probability and of the density's normalisation, up to a common constant.
+    """
+
+    center: Floats
+    scale: Floats
+    projection: Floats
+    means: Floats
+    factors: Floats
+    log_weights: Floats
+
+    def posterior(self, Y: NDArray[Any]) -> Floats:
+        """Probabilities (N, C) of the classes, finite for every finite sample however far out."""
+        out = np.empty((len(Y), len(self.log_weights)))
+        for lo in range(0, len(Y), BLOCK_ROWS):
+            out[lo : lo + BLOCK_ROWS] = self._log_joint(Y[lo : lo + BLOCK_ROWS])
+        return np.asarray(softmax(out, axis=1))
+
+    def _log_joint(self, Y: NDArray[Any]) -> Floats:
+        U = _standardise(Y[:, : len(self.center)], self.center, self.scale) @ self.projection
+        joint = np.empty((len(Y), len(self.log_weights)))
+        for c, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
+            joint[:, c] = self.log_weights[c] - 0.5 * np.sum(((U - mean) @ factor) ** 2, axis=1)
+        return joint
+
+
+@dataclass(frozen=True, eq=False)
+class _Classes:
+    """Which samples belong to which class, and with what weight; class value = class mean of a numeric label."""
+
+    rows: list[NDArray[np.intp]]
+    weights: list[Floats]
+    values: NDArray[Any]
+    is_numeric: bool
+
+    def restricted(self, kept: NDArray[np.intp]) -> _Classes:
+        """The same classes among the samples `kept`, which are counted anew."""
+        number = np.full(1 + max(int(rows.max(initial=-1)) for rows in self.rows), -1)
+        number[kept] = np.arange(len(kept))
+        rows = [number[some] for some in self.rows]
+        weights = [weight[some >= 0] for weight, some in zip(self.weights, rows, strict=True)]
+        return replace(self, rows=[some[some >= 0] for some in rows], weights=weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Weight (C,), mean (C, k) and scatter (C, k, k) of each class, of standardised features."""
+
+    center: Floats
+    scale: Floats
+    weights: Floats
+    means: Floats
+    scatters: Floats
+
+
+def _standardise(Y: NDArray[Any], center: Floats, scale: Floats) -> Floats:
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip((Y - center) / scale, -FARTHEST, FARTHEST))
+
+
+def _center_and_scale(Y: Floats, w: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation; a feature that does not vary gets a scale that sets it to 0."""
+    center = w @ Y / w.sum()
+    farthest = np.max(np.abs(Y - center), axis=0, initial=0.0)
+    constant = farthest <= 1e-13 * np.max(np.abs(Y), axis=0, initial=0.0)
+    unit = np.where(constant, 1.0, farthest)  # squares of small and of large numbers alike stay in range
+    scale = unit * np.sqrt(w @ ((Y - center) / unit) ** 2 / w.sum())
+    return center, np.where(constant | (scale == 0), np.inf, scale)
+
+
+def _class_moments(Y: Floats, classes: _Classes) -> _Moments:
+    """Moments of the classes that have members; `classes` may have empty ones, which get weight 0."""
+    w = np.zeros(len(Y))
+    for rows, weights in zip(classes.rows, classes.weights, strict=True):
+        w[rows] += weights
+    center, scale = _center_and_scale(Y, w)
+    C, k = len(classes.rows), Y.shape[1]
+    totals, means, scatters = np.zeros(C), np.zeros((C, k)), np.zeros((C, k, k))
+    for c, (rows, weights) in enumerate(zip(classes.rows, classes.weights, strict=True)):
+        if len(rows) == 0:
+            continue
+        Z = _standardise(Y[rows], center, scale)
+        totals[c] = weights.sum()
+        means[c] = weights @ Z / totals[c]
+        Z = (Z - means[c]) * np.sqrt(weights)[:, None]
+        scatters[c] = Z.T @ Z
+    return _Moments(center, scale, totals, means, scatters)
+
+
+def _support(n: float, rank: int) -> float:
+    """Share of a covariance estimated from n samples; the rest comes from what more samples say. 1 for enough."""
+    return float(np.clip(n / (2.0 * (rank + 1)), 0.0, 1.0))
+
+
+def _gaussians(moments: _Moments, k: int, regularization: float) -> GaussianClasses:
+    """Gaussians over the first k features; classes without members get probability 0."""
+    n, m, W = moments.weights, moments.means[:, :k], moments.scatters[:, :k, :k]
+    total, within = n.sum(), W.sum(axis=0)
+    between = m - n @ m / total
+    values, vectors = scipy.linalg.eigh((within + (between.T * n) @ between) / total)
+    kept = values > RANK_CUT * values[-1]
+    A = vectors[:, kept] / np.sqrt(values[kept])
+    r = A.shape[1]
+    # Pooled covariance, in the coordinates in which the total covariance is the identity.
+    share = _support(total - np.count_nonzero(n), r)
+    values, vectors = scipy.linalg.eigh(share * (A.T @ within @ A) / total + (1 - share) * np.eye(r))
+    B = A @ (vectors / np.sqrt(np.maximum(values, LEAST_POOLED)))
+
+    C = len(n)
+    factors, log_weights = np.zeros((C, r, r)), np.full(C, -np.inf)
+    for c in np.flatnonzero(n > 0):
+        e, U = scipy.linalg.eigh(B.T @ W[c] @ B / n[c])
+        own = min(1.0 - regularization, _support(n[c], r))
+        e = np.maximum(own * e + (1 - own), LEAST_VARIANCE)
+        factors[c] = U / np.sqrt(e)
+        log_weights[c] = np.log(n[c] / total) - 0.5 * np.sum(np.log(e))
+    return GaussianClasses(moments.center[:k], moments.scale[:k], B, m @ B, factors, log_weights)
+
+
+class LabelHead(BaseEstimator):
+    r"""Label estimates from features: the supervised step on top of a network.
+
+    For every label one full-covariance Gaussian per class is fitted to the first few features, with the frequencies of
+    the classes as priors. A categorical label is estimated by its most probable class. A numeric label is cut into
+    classes :math:`C_l` of increasing label and equal size, with mean labels :math:`\ell_l`, and estimated by
+
+    .. math:: \ell = \sum_l \ell_l \, P(C_l \mid y),
+
+    which suits the root mean squared error.
+
+    Labels of faces such as age, gender or race are what annotators wrote down about pictures; their estimates are
+    statistical guesses about pictures, not facts about people.
+
+    Parameters
+    ----------
+    n_features : int, "cv" or dict of them by label, optional
+        How many features each label's estimate uses, the first ones; all by default. "cv" chooses the number by
+        cross-validation on the training set: least mean squared error of a numeric label, best classification rate
+        of a categorical one, and of equals the smallest.
+    n_classes : int or dict of int by label, optional
+        Number of classes of a numeric label; min(39, N // 20) by default. A label that has fewer distinct values gets
+        a class for each of them. A dict entry makes a label numeric that would count as categorical.
+    integer : bool or dict of bool by label, default=False
+        Keep only the integer part of numeric estimates, as the paper does with ages.
+    regressor : scikit-learn estimator or dict of them by label, optional
+        Used instead of the Gaussians: a regressor for a numeric label, a classifier for a categorical one.
+    regularization : float, default=0.0
+        Between 0, own covariances for the classes, and 1, the pooled one for all. Classes with less than 2 (k + 1)
+        samples for k features are drawn towards the pooled covariance in any case, the more the smaller they are.
+    cv : int, splitter or iterable of splits, default=5
+        Folds for ``n_features="cv"``. An integer means shuffled folds, the same in every run, or folds of whole
+        groups where `fit` is given groups.
+    candidates : array-like of int, optional
+        Numbers of features to try; by default 1 to 10 and then steps of about a fifth.
+
+    Attributes
+    ----------
+    label_names_ : list
+        Columns or keys of the labels; [0] for a single array.
+    classes_ : dict of arrays
+        For each label, its classes; for a numeric label their mean labels.
+    n_features_ : dict of int
+        Number of features that each label's estimate uses.
+    is_numeric_ : dict of bool
+    models_ : dict
+        For each label a :class:`GaussianClasses` or the fitted regressor.
+    cv_results_ : dict of dict
+        For each label chosen by cross-validation, the score (the larger the better) of each number of features.
+    n_features_in_ : int
+
+    Notes
+    -----
+    A label is categorical if it holds strings, booleans or at most 20 distinct whole numbers; turn others into strings.
+    Samples whose label is missing (NaN, None, pd.NA) are left out for that label. Samples with a tied label that lie
+    across the border of two classes belong to both in proportion, so that the order of rows does not matter. Features
+    that are constant in the training set are ignored.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from higsfa import GSFA
+    >>> from higsfa.estimators.label_head import LabelHead
+    >>> X, cultivar = load_wine(return_X_y=True)
+    >>> labels = {"cultivar": cultivar, "alcohol": X[:, 0]}
+    >>> Y = GSFA(n_components=6, graph="clustered").fit_transform(X, cultivar)
+    >>> head = LabelHead(n_features={"cultivar": 2, "alcohol": "cv"}).fit(Y, labels)
+    >>> estimates = head.predict(Y)
+    >>> bool((estimates["cultivar"] == cultivar).mean() > 0.98)
+    True
+    >>> head.predict_proba(Y, "cultivar").shape
+    (178, 3)
+    """
+
+    _parameter_constraints: dict[str, Any] = {
+        "n_features": [Interval(Integral, 1, None, closed="left"), StrOptions({"cv"}), dict, None],
+        "n_classes": [Interval(Integral, 1, None, closed="left"), dict, None],
+        "integer": ["boolean", dict],
+        "regressor": [HasMethods(["fit", "predict"]), dict, None],
+        "regularization": [Interval(Real, 0, 1, closed="both")],
+        "cv": ["cv_object"],
+        "candidates": ["array-like", None],
+    }
+
+    def __init__(
+        self,
+        n_features: Any = None,
+        n_classes: Any = None,
+        *,
+        integer: Any = False,
+        regressor: Any = None,
+        regularization: float = 0.0,
+        cv: Any = 5,
+        candidates: Any = None,
+    ) -> None:
+        self.n_features = n_features
+        self.n_classes = n_classes
+        self.integer = integer
+        self.regressor = regressor
+        self.regularization = regularization
+        self.cv = cv
+        self.candidates = candidates
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> LabelHead:
+        """Fit one model per label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features, the most telling ones first, as networks extract them.
+        y : DataFrame, dict of arrays, or array of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weight w counts a sample w times.
+        groups : array-like of shape (n_samples,), optional
+            Samples that must not be torn apart in cross-validation: copies of one image, or pictures of one person.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_error(self):
+            X = validate_data(self, X, dtype=np.float64)
+            names = label_names(y)
+            if not names:
+                raise ValueError("y: LabelHead requires y to be passed, but the target y is None or holds no label")
+            self._check_names(names)
+            w = check_weights(sample_weight, len(X))
+            self.label_names_ = names
+            self.output_form_ = _form(y)
+            self.classes_: dict[Any, Any] = {}
+            self.n_features_: dict[Any, int] = {}
+            self.is_numeric_: dict[Any, bool] = {}
+            self.models_: dict[Any, Any] = {}
+            self.cv_results_: dict[Any, dict[int, float]] = {}
+            for name in names:
+                column = pick_label(y, name)
+                if len(column) != len(X):
+                    raise ValueError(f"y: label {name!r} has {len(column)} values for {len(X)} samples")
+                self._fit_label(_task(name, X, column, w, groups, self.n_classes), sample_weight is not None)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Estimate all labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+
+        Returns
+        -------
+        In the form in which `fit` got the labels: a DataFrame, a dict of arrays, or an array.
+        """
+        check_is_fitted(self, "models_")
+        index = getattr(X, "index", None)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        estimates = {name: self._predict_label(name, X) for name in self.label_names_}
+        if self.output_form_ == "frame":
+            import pandas as pd
+
+            return pd.DataFrame(estimates, index=index if isinstance(index, pd.Index) else None)
+        if self.output_form_ == "dict":
+            return estimates
+        columns = list(estimates.values())
+        return columns[0] if self.output_form_ == "vector" else np.column_stack(columns)
+
+    def predict_proba(self, X: Any, label: Any = None) -> Floats:
+        """Probabilities of the classes of one label.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        label : name of a label, optional
+            Not needed where there is only one.
+
+        Returns
+        -------
+        array of shape (n_samples, n_classes), in the order of ``classes_[label]``
+        """
+        check_is_fitted(self, "models_")
+        if label is None and len(self.label_names_) == 1:
+            label = self.label_names_[0]
+        if label not in self.label_names_:
+            raise ValueError(f"label={label!r} is not one of the labels that fit saw: {self.label_names_}")
+        X = validate_data(self, X, dtype=np.float64, reset=False)[:, : self.n_features_[label]]
+        model = self.models_[label]
+        if isinstance(model, GaussianClasses):
+            return model.posterior(X)
+        if not hasattr(model, "predict_proba"):
+            raise ValueError(
+                f"label={label!r}: {type(model).__name__} has no predict_proba; "
+                "leave regressor out for this label to have Gaussians, or give one that has it"
+            )
+        out = np.zeros((len(X), len(self.classes_[label])))
+        out[:, np.asarray(model.classes_, dtype=np.intp)] = model.predict_proba(X)
+        return out
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _check_names(self, names: list[Any]) -> None:
+        for parameter in ("n_features", "n_classes", "integer", "regressor"):
+            value = getattr(self, parameter)
+            unknown = [key for key in value if key not in names] if isinstance(value, Mapping) else []
+            if unknown:
+                raise ValueError(f"{parameter} names labels {unknown}, which are not among the labels {names}")
+
+    def _fit_label(self, task: _Task, weighted: bool) -> None:
+        name, is_numeric = task.name, task.classes.is_numeric
+        if is_numeric and _per_label(self.integer, name, False) and np.max(np.abs(task.target)) > 2**53:
+            raise ValueError(f"integer: label {name!r} has values beyond 2**53, whose integer part is not exact")
+        regressor = _check_regressor(_per_label(self.regressor, name, None), task, weighted)
+        regularization = float(self.regularization)
+
+        def trainer(task: _Task) -> Callable[[int], Any]:
+            """A function from the number of features to the model; what the models share is done once."""
+            if regressor is None:
+                moments = _class_moments(task.Y, task.classes)
+                return lambda k: _gaussians(moments, k, regularization)
+            weights = {"sample_weight": task.w} if weighted else {}
+            return lambda k: clone(regressor).fit(task.Y[:, :k], task.target, **weights)
+
+        k = _check_n_features(_per_label(self.n_features, name, None), task)
+        if k == "cv":
+            scores = _cross_validate(task, trainer, _check_candidates(self.candidates, task.Y.shape[1]), self.cv)
+            self.cv_results_[name] = scores
+            k = max(scores, key=lambda number: (scores[number], -number))
+        self.n_features_[name] = k
+        self.models_[name] = trainer(task.first_features(k))(k)
+        self.is_numeric_[name] = is_numeric
+        self.classes_[name] = task.classes.values
+
+    def _predict_label(self, name: Any, X: Floats) -> NDArray[Any]:
+        is_numeric, classes = self.is_numeric_[name], self.classes_[name]
+        estimate = _estimate(self.models_[name], X[:, : self.n_features_[name]], classes, is_numeric)
+        if not is_numeric:
+            return classes[estimate]
+        if _per_label(self.integer, name, False):
+            # The estimate 18 must not become 17 because probabilities sum to 1 - 1e-16.
+            return np.trunc(np.round(estimate, 9)).astype(np.int64)
+        return estimate
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """One label to learn, and the samples that have it; target = the label, or the number of the class."""
+
+    name: Any
+    Y: Floats
+    target: NDArray[Any]
+    w: Floats
+    classes: _Classes
+    groups: NDArray[Any] | None
+
+    def first_features(self, k: int) -> _Task:
+        return replace(self, Y=self.Y[:, :k])
+
+    def restricted(self, rows: NDArray[np.intp]) -> _Task:
+        return replace(
+            self, Y=self.Y[rows], target=self.target[rows], w=self.w[rows], classes=self.classes.restricted(rows)
+        )
+
+
+def _task(name: Any, Y: Floats, column: NDArray[Any], w: Floats, groups: Any, n_classes: Any) -> _Task:
+    known = ~missing(column) & (w > 0)
+    if not known.any():
+        raise ValueError(f"y: all values of label {name!r} are missing (or of weight 0); leave the label out")
+    Y, column, w = Y[known], column[known], w[known]
+    groups = None if groups is None else np.asarray(groups)[known]
+    asked = _per_label(n_classes, name, None)
+    demanded = isinstance(n_classes, Mapping) and asked is not None
+    if not demanded and is_discrete(column):
+        codes, classes = _categories(column, w)
+        return _Task(name, Y, codes, w, classes, groups)
+    try:
+        values = numeric(column, f"label {name!r}")
+    except ValueError:
+        if not demanded:
+            raise
+        raise ValueError(
+            f"n_classes={n_classes!r} names label {name!r}, which holds values such as {column[0]!r}: it is for "
+            "numeric labels; leave this one out"
+        ) from None
+    return _Task(name, Y, values, w, _numeric_classes(values, w, asked, name), groups)
+
+
+def _estimate(model: Any, Y: Floats, classes: NDArray[Any], is_numeric: bool) -> NDArray[Any]:
+    """The soft estimate sum of l_c P(c | y) of a numeric label (the paper's equation), else the number of the class."""
+    if not isinstance(model, GaussianClasses):
+        return np.asarray(model.predict(Y)).ravel()
+    posterior = model.posterior(Y)
+    return posterior @ classes if is_numeric else np.argmax(posterior, axis=1)
+
+
+def _cross_validate(
+    task: _Task, trainer: Callable[[_Task], Callable[[int], Any]], candidates: list[int], cv: Any
+) -> dict[int, float]:
+    """Score of each number of features: minus the mean squared error, or the classification rate."""
+    task = task.first_features(candidates[-1])
+    classes, is_numeric = task.classes.values, task.classes.is_numeric
+    errors, total = np.zeros(len(candidates)), 0.0
+    for train, test in _folds(cv, task):
+        fit = trainer(task.restricted(train))
+        Y, target, w = task.Y[test], task.target[test], task.w[test]
+        total += w.sum()
+        for i, k in enumerate(candidates):
+            estimate = _estimate(fit(k), Y[:, :k], classes, is_numeric)
+            errors[i] += w @ ((estimate - target) ** 2 if is_numeric else estimate != target)
+    scores = -errors / total if is_numeric else 1 - errors / total
+    return {k: float(score) for k, score in zip(candidates, scores, strict=True)}
+
+
+def _folds(cv: Any, task: _Task) -> Iterable[tuple[Any, Any]]:
+    if isinstance(cv, Integral):
+        n = len(task.Y) if task.groups is None else len(np.unique(task.groups))
+        n_folds = min(int(cv), n)
+        if n_folds < 2:
+            raise ValueError(
+                f"n_features='cv' for label {task.name!r} with cv={cv}: needs at least two folds, and two "
+                f"{'samples' if task.groups is None else 'groups'} that have the label; or give a number of features"
+            )
+        cv = KFold(n_folds, shuffle=True, random_state=0) if task.groups is None else GroupKFold(n_folds)
+    return check_cv(cv).split(task.Y, task.target, task.groups)
+
+
+def _per_label(value: Any, name: Any, default: Any) -> Any:
+    return value.get(name, default) if isinstance(value, Mapping) else value
+
+
+def _check_n_features(k: Any, task: _Task) -> Any:
+    available = task.Y.shape[1]
+    if k is None:
+        return available
+    if isinstance(k, str) and k == "cv":
+        return k
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= available:
+        raise ValueError(
+            f"n_features={k!r} for label {task.name!r}: give a number from 1 to {available}, the number of features "
+            "in X, or 'cv', or None for all"
+        )
+    return int(k)
+
+
+def _check_candidates(candidates: Any, available: int) -> list[int]:
+    if candidates is None:
+        ladder = [*range(1, 11)]
+        while ladder[-1] < available:
+            ladder.append(round(1.2 * ladder[-1]))
+        return sorted({min(k, available) for k in ladder})
+    numbers = sorted({int(k) for k in candidates})
+    if not numbers or numbers[0] < 1 or numbers[-1] > available:
+        raise ValueError(f"candidates={candidates!r}: give numbers from 1 to {available}, the number of features in X")
+    return numbers
+
+
+def _check_regressor(model: Any, task: _Task, weighted: bool) -> Any:
+    if model is None:
+        return None
+    is_numeric = task.classes.is_numeric
+    if is_classifier(model) if is_numeric else is_regressor(model):
+        kind, needed = ("numeric", "a regressor") if is_numeric else ("categorical", "a classifier")
+        raise ValueError(
+            f"regressor: label {task.name!r} is {kind} and needs {needed}, got {type(model).__name__}; "
+            "give a dict by label, and leave out those that keep the Gaussians"
+        )
+    if weighted and not has_fit_parameter(model, "sample_weight"):
+        raise ValueError(f"sample_weight: {type(model).__name__}, the regressor of label {task.name!r}, takes none")
+    return model
+
+
+def _form(labels: Any) -> str:
+    if isinstance(labels, Mapping):
+        return "dict"
+    if hasattr(labels, "columns"):
+        return "frame" if type(labels).__module__.partition(".")[0] == "pandas" else "dict"
+    return "vector" if np.asarray(labels).ndim == 1 else "table"
+
+
+def _numeric_classes(values: Floats, w: Floats, asked: Any, name: Any) -> _Classes:
+    """Classes of increasing label and equal weight; one class per value where there are few values."""
+    if asked is not None and (not isinstance(asked, int | np.integer) or isinstance(asked, bool) or asked < 1):
+        raise ValueError(f"n_classes={asked!r} for label {name!r}: give a whole number of at least 1")
+    if asked is not None and asked > len(values):
+        raise ValueError(f"n_classes={asked} for label {name!r}, but only {len(values)} samples have it; use fewer")
+    n_classes = min(MAX_CLASSES, max(2, len(values) // 20)) if asked is None else int(asked)
+    distinct, codes = np.unique(values, return_inverse=True)
+    if len(distinct) <= n_classes:
+        return _Classes(*_members(codes, len(distinct), w), distinct, True)
+    atoms, P = group_memberships(values, w, n_classes)
+    rows = [np.flatnonzero(share[atoms] > 0) for share in P.T]
+    weights = [w[some] * share[atoms[some]] for some, share in zip(rows, P.T, strict=True)]
+    means = [np.average(values[some], weights=weight) for some, weight in zip(rows, weights, strict=True)]
+    return _Classes(rows, weights, np.array(means), True)
+
+
+def _categories(column: NDArray[Any], w: Floats) -> tuple[NDArray[np.intp], _Classes]:
+    """Class number of each sample, and the classes, sorted where they can be."""
+    if column.dtype.kind != "O":
+        distinct, codes = np.unique(column, return_inverse=True)
+    else:
+        found = list(dict.fromkeys(column))
+        try:
+            found.sort()
+        except TypeError:
+            found.sort(key=lambda value: (type(value).__name__, str(value)))
+        all_bool = all(isinstance(value, bool | np.bool_) for value in found)
+        distinct = np.empty(len(found), dtype=bool if all_bool else object)
+        distinct[:] = found
+        number = {value: c for c, value in enumerate(found)}
+        codes = np.array([number[value] for value in column], dtype=np.intp)
+    return codes, _Classes(*_members(codes, len(distinct), w), distinct, False)
+
+
+def _members(codes: NDArray[np.intp], n_classes: int, w: Floats) -> tuple[list[NDArray[np.intp]], list[Floats]]:
+    order = np.argsort(codes, kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(codes, minlength=n_classes))[:-1])
+    return rows, [w[some] for some in rows]
