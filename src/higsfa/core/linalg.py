@@ -60,14 +60,18 @@ def _smallest(A: Floats, k: int, C: Floats | None = None) -> tuple[Floats, Float
     """The k smallest (generalised) eigenvalues and their eigenvectors."""
     if k == 0:
         return np.zeros(0), np.zeros((len(A), 0))
-    if 2 * k > len(A):
-        values, vectors = scipy.linalg.eigh(A, C, driver="evd" if C is None else "gvd", check_finite=False)
-        return values[:k], vectors[:, :k]
-    driver = "evx" if C is None else "gvx"  # "evr" loses orthogonality where eigenvalues are equal
-    found: tuple[Floats, Floats] = scipy.linalg.eigh(
-        A, C, subset_by_index=[0, k - 1], driver=driver, check_finite=False
-    )
-    return found
+    if 2 * k <= len(A):
+        driver = "evx" if C is None else "gvx"
+        try:
+            values, vectors = scipy.linalg.eigh(A, C, subset_by_index=[0, k - 1], driver=driver, check_finite=False)
+        except scipy.linalg.LinAlgError:
+            values, vectors = np.zeros(0), np.zeros((len(A), 0))
+        gram = vectors.T @ (vectors if C is None else C @ vectors)
+        if len(values) == k and np.abs(gram - np.eye(k)).max() < 1e-10:
+            return values, vectors
+        # Looking for a few eigenvectors only may give skewed ones where eigenvalues are equal.
+    values, vectors = scipy.linalg.eigh(A, C, driver="evd" if C is None else "gvd", check_finite=False)
+    return values[:k], vectors[:, :k]
 
 
 def _well_conditioned(C: Floats, tolerance: float) -> bool:
