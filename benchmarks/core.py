@@ -17,11 +17,13 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _timing import NOISY, Task, Timing, environment, peak_memory, print_table, take_turns, write_json
+from _timing import NOISY, Task, environment, peak_memory, print_table, take_turns, write_json
 from threadpoolctl import threadpool_limits
 
 from higsfa import GSFA, IGSFA, SFA
@@ -152,20 +154,26 @@ def bench_sfa(n: int, rounds: int) -> list[dict[str, Any]]:
 def competitors(X: np.ndarray) -> dict[str, Task]:
     """Fits by other libraries, as far as they are installed."""
     tasks: dict[str, Task] = {}
-    try:
-        from deeptime.decomposition import TICA
-
-        tasks["deeptime TICA"] = lambda: TICA(lagtime=1).fit(X)
-    except ImportError:
-        print("deeptime is not installed (pip install higsfa[bench]); its rows are left out")
-    try:
-        from sksfa import SFA as OtherSFA
-
-        tasks["sklearn-sfa SFA"] = lambda: OtherSFA().fit(X)
-        tasks["sklearn-sfa SFA, svd_solver='covariance_eigh'"] = lambda: OtherSFA(svd_solver="covariance_eigh").fit(X)
-    except ImportError:
-        print("sklearn-sfa is not installed (pip install higsfa[bench]); its rows are left out")
+    tica, other = other_libraries()
+    if tica is not None:
+        tasks["deeptime TICA"] = lambda: tica(lagtime=1).fit(X)
+    if other is not None:
+        tasks["sklearn-sfa SFA"] = lambda: other().fit(X)
+        tasks["sklearn-sfa SFA, svd_solver='covariance_eigh'"] = lambda: other(svd_solver="covariance_eigh").fit(X)
     return tasks
+
+
+@cache
+def other_libraries() -> tuple[Any, Any]:
+    """deeptime's TICA and sklearn-sfa's SFA; None for what is missing."""
+    found = []
+    for package, module, name in (("deeptime", "deeptime.decomposition", "TICA"), ("sklearn-sfa", "sksfa", "SFA")):
+        try:
+            found.append(getattr(import_module(module), name))
+        except ImportError:
+            print(f"\n{package} is not installed (pip install 'higsfa[bench]'): its rows are left out")
+            found.append(None)
+    return found[0], found[1]
 
 
 def bench_precision(n: int, timed: list[dict[str, Any]]) -> list[dict[str, Any]]:

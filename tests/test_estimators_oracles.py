@@ -178,6 +178,20 @@ def test_delta_lies_between_zero_and_four_on_consistent_graphs(given, dense, w):
         assert np.all((deltas >= 0) & (deltas <= 4))
 
 
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("n_components", range(1, 10))
+def test_features_of_tied_delta_values_are_decorrelated(n_components, self_loops):
+    """Eigensolvers that look for a few eigenvectors only may return skewed ones where eigenvalues are equal."""
+    data, y = np.eye(21)[:, :10], np.repeat(np.arange(7), 3)
+    model = GSFA(n_components, graph=ClusteredGraph(self_loops=self_loops)).fit(data, y)
+    Y = model.transform(data)
+    v, gamma = dense_clustered(y, self_loops=self_loops)
+    covariance, mean = constraint_matrix(Y, v)
+    np.testing.assert_allclose(covariance, np.eye(n_components), atol=1e-9)
+    np.testing.assert_allclose(mean, 0, atol=1e-9)
+    np.testing.assert_allclose(dense_delta(Y, v, gamma), model.delta_values_, atol=1e-9)
+
+
 def test_a_graph_built_beforehand_gives_the_same_model():
     recipe = SerialGraph("age", n_groups=6) + ClusteredGraph("race")
     built = recipe.build(LABELS)

@@ -84,43 +84,34 @@ def _label_graphs(suffix, w):
 
 
 def _cases():
-    """name -> (built graph, dense graph, dense parts)"""
+    """name -> (recipes with the arguments of build, whose graphs are added; dense parts)"""
     cases = {}
     for suffix in ("", "_gaps"):
         for kind in (None, "whole", "fractional"):
             w = None if kind is None else D[kind]
             for name, (recipe, y, dense) in _label_graphs(suffix, w).items():
-                built = recipe.build(y, sample_weight=w)
-                cases[f"{name}{suffix.replace('_', ' with ')}, weights {kind}"] = (built, dense, [dense])
-    singles = dense_clustered(D["race"])
-    cases["clustered with a class of one"] = (ClusteredGraph().build(D["race"]), singles, [singles])
-    for lag in (1, 3):
-        for groups in (None, D["recording"]):
+                name = f"{name}{suffix.replace('_', ' with ')}, weights {kind}"
+                cases[name] = ([(recipe, dict(y=y, sample_weight=w))], [dense])
+    cases["clustered with a class of one"] = ([(ClusteredGraph(), dict(y=D["race"]))], [dense_clustered(D["race"])])
+    for groups in (None, D["recording"]):
+        given, several = dict(groups=groups, n_samples=N), groups is not None
+        for lag in (1, 3):
             dense = dense_sequence(N, lag, groups)
-            built = SequenceGraph(lag=lag).build(None, groups=groups, n_samples=N)
-            cases[f"sequence lag {lag}, recordings {groups is not None}"] = (built, dense, [dense])
-    for d in (1, 5, 40):
-        for mirrored in (False, True):
-            for groups in (None, D["recording"]):
-                recipe = WindowGraph(half_width=d, mirrored=mirrored)
-                built = recipe.build(None, groups=groups, n_samples=N)
-                dense = dense_time_window(N, d, mirrored, groups)
-                cases[f"time window {d}, mirrored {mirrored}, recordings {groups is not None}"] = (
-                    built,
-                    dense,
-                    [dense],
-                )
-            for suffix in ("", "_gaps"):
-                dense = dense_label_window(D["real" + suffix], d, mirrored)
-                built = WindowGraph(half_width=d, mirrored=mirrored).build(D["real" + suffix])
-                cases[f"label window {d}, mirrored {mirrored}{suffix}"] = (built, dense, [dense])
+            cases[f"sequence lag {lag}, recordings {several}"] = ([(SequenceGraph(lag), given)], [dense])
+        for d, mirrored in WINDOWS:
+            recipe, dense = WindowGraph(None, d, mirrored), dense_time_window(N, d, mirrored, groups)
+            cases[f"time window {d}, mirrored {mirrored}, recordings {several}"] = ([(recipe, given)], [dense])
+    for d, mirrored in WINDOWS:
+        for name in ("real", "real_gaps"):
+            recipe, dense = WindowGraph(None, d, mirrored), dense_label_window(D[name], d, mirrored)
+            cases[f"label window {d}, mirrored {mirrored}, {name}"] = ([(recipe, dict(y=D[name]))], [dense])
     parts = [
         dense_serial(D["age_gaps"], 7),
         scale_dense(0.5, dense_clustered(D["gender_gaps"])),
         dense_mixed(D["real"], 5),
     ]
     recipe = SerialGraph("age_gaps", n_groups=7) + 0.5 * ClusteredGraph("gender_gaps") + MixedGraph("real", n_groups=5)
-    cases["sum of label graphs"] = (recipe.build(D), add_dense(*parts), parts)
+    cases["sum of label graphs"] = ([(recipe, dict(y=D))], parts)
     w = D["fractional"]
     parts = [
         dense_serial(D["age_gaps"], 7, w),
@@ -129,14 +120,14 @@ def _cases():
         dense_clustered(D["race"], w, self_loops=True),
     ]
     recipe = recipe + ClusteredGraph("race", self_loops=True)
-    cases["weighted sum of label graphs"] = (recipe.build(D, sample_weight=w), add_dense(*parts), parts)
+    cases["weighted sum of label graphs"] = ([(recipe, dict(y=D, sample_weight=w))], parts)
     parts = [
         dense_clustered(D["race"]),
         dense_serial(D["age"], 4),
         dense_mixed(D["age_gaps"], 4),
         scale_dense(2.0, dense_label_window(D["real_gaps"], 3)),
-        dense_time_window(N, 2, True, D["recording"]),
         dense_sequence(N, 1, D["recording"]),
+        dense_time_window(N, 2, True, D["recording"]),
     ]
     recipe = (
         ClusteredGraph("race")
@@ -145,22 +136,38 @@ def _cases():
         + 2.0 * WindowGraph("real_gaps", half_width=3)
         + SequenceGraph()
     )
-    built = recipe.build(D, groups=D["recording"])
-    built = built + WindowGraph(half_width=2, mirrored=True).build(groups=D["recording"])
-    cases["sum of all kinds"] = (built, add_dense(*parts), parts)
+    in_time = WindowGraph(half_width=2, mirrored=True)
+    recording = D["recording"]
+    cases["sum of all kinds"] = ([(recipe, dict(y=D, groups=recording)), (in_time, dict(groups=recording))], parts)
     return cases
 
 
+WINDOWS = [(d, mirrored) for d in (1, 5, 40) for mirrored in (False, True)]
 CASES = _cases()
-LABEL_CASES = {
-    name: case for name, case in CASES.items() if name.split()[0] in ("clustered", "serial", "mixed", "label", "time")
-}
-every_graph = pytest.mark.parametrize(("built", "dense", "parts"), CASES.values(), ids=CASES.keys())
-every_label_graph = pytest.mark.parametrize(("built", "dense", "parts"), LABEL_CASES.values(), ids=LABEL_CASES.keys())
+every_graph = pytest.mark.parametrize("case", CASES)
+every_label_graph = pytest.mark.parametrize(
+    "case", [name for name in CASES if not name.startswith(("sequence", "sum"))]
+)
+
+
+@pytest.fixture
+def built(case):
+    first, *others = (recipe.build(**given) for recipe, given in CASES[case][0])
+    return sum(others, first)
+
+
+@pytest.fixture
+def parts(case):
+    return CASES[case][1]
+
+
+@pytest.fixture
+def dense(parts):
+    return add_dense(*parts)
 
 
 @every_graph
-def test_weights_degrees_and_totals_equal_the_dense_ones(built, dense, parts):
+def test_weights_degrees_and_totals_equal_the_dense_ones(built, dense):
     v, gamma = dense
     assert built.n_samples == len(v)
     np.testing.assert_allclose(built.vertex_weights, v, rtol=0, atol=1e-12)
@@ -170,44 +177,44 @@ def test_weights_degrees_and_totals_equal_the_dense_ones(built, dense, parts):
 
 
 @every_graph
-def test_sparse_matrix_equals_the_dense_one(built, dense, parts):
+def test_sparse_matrix_equals_the_dense_one(built, dense):
     matrix = built.to_sparse()
     assert sp.issparse(matrix)
     np.testing.assert_allclose(matrix.toarray(), dense[1], rtol=0, atol=1e-13)
 
 
 @every_graph
-def test_number_of_edges_equals_the_count_over_all_pairs(built, dense, parts):
+def test_number_of_edges_equals_the_count_over_all_pairs(built, parts):
     assert built.n_edges == sum(count_edges(gamma) for _, gamma in parts)
 
 
 @every_graph
-def test_delta_equals_the_sum_over_all_edges(built, dense, parts):
+def test_delta_equals_the_sum_over_all_edges(built, dense):
     Y = np.random.default_rng(1).standard_normal((N, 3)) * [1.0, 1e-3, 1e4] + [0.0, 5.0, -1e4]
     np.testing.assert_allclose(built.delta(Y), dense_delta(Y, *dense), rtol=1e-9)
     np.testing.assert_allclose(built.delta(Y[:, 0]), dense_delta(Y[:, 0], *dense), rtol=1e-9)
 
 
 @every_graph
-def test_delta_of_a_constant_is_nan(built, dense, parts):
+def test_delta_of_a_constant_is_nan(built):
     assert np.isnan(built.delta(np.zeros(N))).all()
 
 
 @every_graph
-def test_consistency_is_proportionality_of_weights_and_degrees(built, dense, parts):
+def test_consistency_is_proportionality_of_weights_and_degrees(built, dense):
     v, gamma = dense
     d = gamma.sum(axis=1)
     assert built.is_consistent() == np.allclose(v / v.sum(), d / d.sum(), rtol=1e-9, atol=1e-12)
 
 
 @every_label_graph
-def test_degree_equals_vertex_weight_in_label_graphs_and_windows(built, dense, parts):
+def test_degree_equals_vertex_weight_in_label_graphs_and_windows(built):
     np.testing.assert_allclose(built.degrees, built.vertex_weights, rtol=0, atol=1e-12)
     assert built.is_consistent()
 
 
 @every_graph
-def test_scaling_a_graph_scales_weights_and_keeps_delta(built, dense, parts):
+def test_scaling_a_graph_scales_weights_and_keeps_delta(built):
     y = np.random.default_rng(2).standard_normal(N)
     for scaled in (2.5 * built, built * 2.5):
         np.testing.assert_allclose(scaled.vertex_weights, 2.5 * built.vertex_weights)
@@ -216,7 +223,7 @@ def test_scaling_a_graph_scales_weights_and_keeps_delta(built, dense, parts):
 
 
 @every_graph
-def test_free_responses_equal_those_of_the_dense_graph(built, dense, parts):
+def test_free_responses_equal_those_of_the_dense_graph(built, dense):
     v, gamma = dense
     values, _ = dense_free_responses(v, gamma)
     free = built.free_responses()
@@ -433,6 +440,21 @@ def test_clustered_graph_has_one_response_fewer_than_classes(n_classes):
     free = ClusteredGraph().build(labels).free_responses()
     assert free.n_below() == n_classes - 1
     np.testing.assert_allclose(free.delta_values[: n_classes - 1], 0, atol=1e-9)
+
+
+def test_free_responses_of_tied_delta_values_obey_the_constraints():
+    """Three parts that are not joined to each other, so two responses with Delta = 0, besides the constant."""
+    n = np.nan
+    y = np.array([[4, n], [2, 1], [3, 0], [5, n], [4, n], [n, 2], [1, 1], [0, 0]])
+    recipe = 0.5 * ClusteredGraph(0, self_loops=True) + 3.0 * SerialGraph(1, n_groups=2)
+    built = recipe.build(y, sample_weight=[2.5, 2.5, 0.25, 2.5, 1, 0.25, 2.5, 0.25])
+    free = built.free_responses()
+    np.testing.assert_allclose(free.delta_values[:2], 0, atol=1e-12)
+    v, gamma = built.vertex_weights, built.to_sparse().toarray()
+    covariance, mean = constraint_matrix(free.on_samples(), v)
+    np.testing.assert_allclose(covariance, np.eye(len(covariance)), atol=1e-9)
+    np.testing.assert_allclose(mean, 0, atol=1e-9)
+    np.testing.assert_allclose(dense_delta(free.on_samples(), v, gamma), free.delta_values, atol=1e-9)
 
 
 def test_free_responses_can_be_limited_in_number():

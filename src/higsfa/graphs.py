@@ -178,9 +178,9 @@ class WindowGraph(GraphRecipe):
 
     Parameters
     ----------
-    label : str or int, optional
-        The label that orders the samples. Without it, y orders them if given, else the rows are in time order
-        (within recordings).
+    label : str, int or False, optional
+        The label that orders the samples; tied samples are treated alike. Without it, y orders them if given, else the
+        rows are in time order (within recordings). False is time order whatever y.
     half_width : int, default=5
         How many neighbours on either side.
     mirrored : bool, default=False
@@ -198,24 +198,15 @@ class WindowGraph(GraphRecipe):
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         _check_unweighted(self, w)
         _check_count("half_width", self.half_width, 1)
-        order, lengths = None, None
-        if y is None:
-            if self.label is not None:
-                pick_label(y, self.label)
-            lengths = build.recording_lengths(groups, n)
-        else:
-            values = numeric(_label(y, self.label, n), "WindowGraph")
-            known = np.flatnonzero(~np.isnan(values))
-            order = known[np.argsort(values[known], kind="stable")]
-            lengths = np.array([len(order)])
-        return build.window(
-            order,
-            lengths,
-            n,
-            int(self.half_width),
-            mirrored=bool(self.mirrored),
-            name=_name("window", self.label),
-        )
+        d, mirrored, name = int(self.half_width), bool(self.mirrored), _name("window", self.label)
+        if self.label is False or (y is None and self.label is None):
+            return build.window(None, build.recording_lengths(groups, n), n, d, mirrored=mirrored, name="window")
+        values = numeric(_label(y, self.label, n), "WindowGraph")
+        known = np.flatnonzero(~np.isnan(values))
+        order = known[np.argsort(values[known], kind="stable")]
+        if np.any(values[order[1:]] == values[order[:-1]]):
+            return build.tied_window(values, order, n, d, mirrored=mirrored, name=name)
+        return build.window(order, np.array([len(order)]), n, d, mirrored=mirrored, name=name)
 
 
 class ClusteredGraph(GraphRecipe):

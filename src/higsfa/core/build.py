@@ -14,6 +14,9 @@ from higsfa.core.graph import Part, TrainingGraph
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
+MAX_TIED_VALUES = 2048
+"""Most distinct values of a label with ties that a window graph is built over."""
+
 
 def clustered(classes: Ints, n_classes: int, w: Floats, *, self_loops: bool, name: str) -> TrainingGraph:
     """All pairs within a class; v = 1 and degree 1.
@@ -123,6 +126,40 @@ def window(order: Ints | None, lengths: Ints, n: int, half_width: int, *, mirror
     if edges.n_forward == 0:
         raise ValueError(f"{name}: needs at least two samples in order, got {int(lengths.sum())}")
     return TrainingGraph((Part(name, edges.degrees(), edges),), np.ones(n))
+
+
+def tied_window(values: Floats, order: Ints, n: int, half_width: int, *, mirrored: bool, name: str) -> TrainingGraph:
+    """Window over a label with ties: the mean of the window graphs over all orders of tied samples.
+
+    The weight of an edge then depends only on the two label values, so this is a graph of groups, and the order of rows
+    does not matter.
+    """
+    ordered = values[order]
+    group = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])])
+    U, m = int(group[-1]) + 1, len(order)
+    if U > MAX_TIED_VALUES:
+        raise ValueError(
+            f"{name}: the label has ties among {U} distinct values; windows over tied labels work for up to "
+            f"{MAX_TIED_VALUES} values: round the label, or use SerialGraph"
+        )
+    pairs, own = np.zeros((U, U)), np.zeros(U)
+    for lag in range(1, min(half_width, m - 1) + 1):
+        np.add.at(pairs, (group[:-lag], group[lag:]), 1.0)
+    if mirrored:
+        for mirror in (group, group[::-1]):  # windows that reach beyond the first sample, then beyond the last
+            for p in range(min(half_width, m)):
+                partners = np.arange(min(half_width - p, m))
+                np.add.at(pairs, (mirror[p], mirror[partners[partners > p]]), 1.0)
+                own[mirror[p]] += np.sum(partners == p)
+    pairs = pairs + pairs.T
+    sizes = np.bincount(group, minlength=U).astype(np.float64)
+    possible = np.outer(sizes, sizes) - np.diag(sizes)
+    K = np.divide(pairs, possible, out=np.zeros_like(pairs), where=possible > 0)
+    atoms = np.full(n, -1, dtype=np.intp)
+    atoms[order] = group
+    w = np.ones(n)
+    edges = GroupEdges(atoms, K, np.diag(K) - own / sizes, w)
+    return TrainingGraph((Part(name, edges.degrees(), edges),), w)
 
 
 def recording_lengths(groups: Any, n_samples: int) -> Ints:

@@ -66,12 +66,19 @@ def _smallest(A: Floats, k: int, C: Floats | None = None) -> tuple[Floats, Float
             values, vectors = scipy.linalg.eigh(A, C, subset_by_index=[0, k - 1], driver=driver, check_finite=False)
         except scipy.linalg.LinAlgError:
             values, vectors = np.zeros(0), np.zeros((len(A), 0))
-        gram = vectors.T @ (vectors if C is None else C @ vectors)
-        if len(values) == k and np.abs(gram - np.eye(k)).max() < 1e-10:
+        if len(values) == k and _are_eigenvectors(A, C, values, vectors):
             return values, vectors
         # Looking for a few eigenvectors only may give skewed ones where eigenvalues are equal.
     values, vectors = scipy.linalg.eigh(A, C, driver="evd" if C is None else "gvd", check_finite=False)
     return values[:k], vectors[:, :k]
+
+
+def _are_eigenvectors(A: Floats, C: Floats | None, values: Floats, vectors: Floats) -> bool:
+    """Whether vectors are orthonormal (under C) and solve the eigenproblem, up to rounding."""
+    right = vectors if C is None else C @ vectors
+    skew = np.abs(vectors.T @ right - np.eye(len(values))).max()
+    residual = np.abs(A @ vectors - right * values).max()
+    return bool(skew < 1e-10 and residual < 1e-9 * max(1.0, float(np.abs(right).max())))
 
 
 def _well_conditioned(C: Floats, tolerance: float) -> bool:

@@ -87,7 +87,8 @@ def slow_features(
 def _shrunk(C: Floats, C_dot: Floats, scale: Floats, tolerance: float, shrinkage: float) -> tuple[Floats, Floats, int]:
     """Slow features for a covariance with a fraction of the mean variance added to its diagonal.
 
-    They are brought back to unit variance under the covariance itself, and sorted by their own Delta values.
+    They are brought back to unit variance under the covariance itself, and sorted by their own Delta values; they are
+    decorrelated under the padded covariance, so no longer exactly under the covariance itself.
     """
     _, W, rank = slowest(C, C, scale, tolerance, len(C))
     if rank == 0:

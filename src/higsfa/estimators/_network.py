@@ -20,7 +20,7 @@ from higsfa.estimators._pyramid import design_pyramid
 from higsfa.estimators._validation import product_dtype, report_not_finite, unchanged_on_error
 from higsfa.estimators.layer import Layer
 from higsfa.training.driver import NETWORK_BLOCK, Budget, make_budget, tile_size, train_network
-from higsfa.training.network import LayerPlan, TrainedLayer, threads
+from higsfa.training.layers import LayerPlan, TrainedLayer, threads
 
 
 class FittedLayer:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+from numpy.linalg import eigh
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, _fit_context, clone, is_classifier, is_regressor
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from threadpoolctl import threadpool_limits
 
 from higsfa.core.build import group_memberships
 from higsfa.core.labels import is_discrete, label_names, missing, numeric, pick_label
@@ -35,7 +37,7 @@ LEAST_VARIANCE = 1e-6
 """Least variance of a class in any direction, relative to the pooled variance there."""
 FARTHEST = 1e100
 """Standardised features are clipped here: their squares, and sums of them, stay finite."""
-BLOCK_ROWS = 8192
+BLOCK_ROWS = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +67,9 @@ class GaussianClasses:
     def posterior(self, Y: NDArray[Any]) -> Floats:
         """Probabilities (N, C) of the classes, finite for every finite sample however far out."""
         out = np.empty((len(Y), len(self.log_weights)))
-        for lo in range(0, len(Y), BLOCK_ROWS):
-            out[lo : lo + BLOCK_ROWS] = self._log_joint(Y[lo : lo + BLOCK_ROWS])
+        with threadpool_limits(1, user_api="blas"):  # threads cost more than they give on matrices this small
+            for lo in range(0, len(Y), BLOCK_ROWS):
+                out[lo : lo + BLOCK_ROWS] = self._log_joint(Y[lo : lo + BLOCK_ROWS])
         return np.asarray(softmax(out, axis=1))
 
     def _log_joint(self, Y: NDArray[Any]) -> Floats:
@@ -107,12 +110,14 @@ class _Moments:
 
 
 def _standardise(Y: NDArray[Any], center: Floats, scale: Floats) -> Floats:
-    with np.errstate(over="ignore"):
-        return np.asarray(np.clip((Y - center) / scale, -FARTHEST, FARTHEST))
+    """Scale infinity, that of a constant feature, sets it to 0."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        Z = np.clip((Y - center) / scale, -FARTHEST, FARTHEST)
+    return np.asarray(np.where(np.isinf(scale), 0.0, Z))
 
 
 def _center_and_scale(Y: Floats, w: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation; a feature that does not vary gets a scale that sets it to 0."""
+    """Mean and standard deviation; infinity for a feature that does not vary."""
     center = w @ Y / w.sum()
     farthest = np.max(np.abs(Y - center), axis=0, initial=0.0)
     constant = farthest <= 1e-13 * np.max(np.abs(Y), axis=0, initial=0.0)
@@ -150,19 +155,19 @@ def _gaussians(moments: _Moments, k: int, regularization: float) -> GaussianClas
     n, m, W = moments.weights, moments.means[:, :k], moments.scatters[:, :k, :k]
     total, within = n.sum(), W.sum(axis=0)
     between = m - n @ m / total
-    values, vectors = scipy.linalg.eigh((within + (between.T * n) @ between) / total)
+    values, vectors = eigh((within + (between.T * n) @ between) / total)
     kept = values > RANK_CUT * values[-1]
     A = vectors[:, kept] / np.sqrt(values[kept])
     r = A.shape[1]
     # Pooled covariance, in the coordinates in which the total covariance is the identity.
     share = _support(total - np.count_nonzero(n), r)
-    values, vectors = scipy.linalg.eigh(share * (A.T @ within @ A) / total + (1 - share) * np.eye(r))
+    values, vectors = eigh(share * (A.T @ within @ A) / total + (1 - share) * np.eye(r))
     B = A @ (vectors / np.sqrt(np.maximum(values, LEAST_POOLED)))
 
     C = len(n)
     factors, log_weights = np.zeros((C, r, r)), np.full(C, -np.inf)
     for c in np.flatnonzero(n > 0):
-        e, U = scipy.linalg.eigh(B.T @ W[c] @ B / n[c])
+        e, U = eigh(B.T @ W[c] @ B / n[c])
         own = min(1.0 - regularization, _support(n[c], r))
         e = np.maximum(own * e + (1 - own), LEAST_VARIANCE)
         factors[c] = U / np.sqrt(e)
@@ -306,11 +311,12 @@ class LabelHead(BaseEstimator):
             self.is_numeric_: dict[Any, bool] = {}
             self.models_: dict[Any, Any] = {}
             self.cv_results_: dict[Any, dict[int, float]] = {}
+            cv = self.cv if isinstance(self.cv, Integral) or hasattr(self.cv, "split") else list(self.cv)
             for name in names:
                 column = pick_label(y, name)
                 if len(column) != len(X):
                     raise ValueError(f"y: label {name!r} has {len(column)} values for {len(X)} samples")
-                self._fit_label(_task(name, X, column, w, groups, self.n_classes), sample_weight is not None)
+                self._fit_label(_task(name, X, column, w, groups, self.n_classes), sample_weight is not None, cv)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -382,7 +388,7 @@ class LabelHead(BaseEstimator):
             if unknown:
                 raise ValueError(f"{parameter} names labels {unknown}, which are not among the labels {names}")
 
-    def _fit_label(self, task: _Task, weighted: bool) -> None:
+    def _fit_label(self, task: _Task, weighted: bool, cv: Any) -> None:
         name, is_numeric = task.name, task.classes.is_numeric
         if is_numeric and _per_label(self.integer, name, False) and np.max(np.abs(task.target)) > 2**53:
             raise ValueError(f"integer: label {name!r} has values beyond 2**53, whose integer part is not exact")
@@ -398,12 +404,13 @@ class LabelHead(BaseEstimator):
             return lambda k: clone(regressor).fit(task.Y[:, :k], task.target, **weights)
 
         k = _check_n_features(_per_label(self.n_features, name, None), task)
-        if k == "cv":
-            scores = _cross_validate(task, trainer, _check_candidates(self.candidates, task.Y.shape[1]), self.cv)
-            self.cv_results_[name] = scores
-            k = max(scores, key=lambda number: (scores[number], -number))
+        with threadpool_limits(1, user_api="blas") if regressor is None else nullcontext():
+            if k == "cv":
+                scores = _cross_validate(task, trainer, _check_candidates(self.candidates, task.Y.shape[1]), cv)
+                self.cv_results_[name] = scores
+                k = max(scores, key=lambda number: (scores[number], -number))
+            self.models_[name] = trainer(task.first_features(k))(k)
         self.n_features_[name] = k
-        self.models_[name] = trainer(task.first_features(k))(k)
         self.is_numeric_[name] = is_numeric
         self.classes_[name] = task.classes.values
 
@@ -428,6 +435,7 @@ class _Task:
     w: Floats
     classes: _Classes
     groups: NDArray[Any] | None
+    known: NDArray[np.bool_]
 
     def first_features(self, k: int) -> _Task:
         return replace(self, Y=self.Y[:, :k])
@@ -448,17 +456,17 @@ def _task(name: Any, Y: Floats, column: NDArray[Any], w: Floats, groups: Any, n_
     demanded = isinstance(n_classes, Mapping) and asked is not None
     if not demanded and is_discrete(column):
         codes, classes = _categories(column, w)
-        return _Task(name, Y, codes, w, classes, groups)
+        return _Task(name, Y, codes, w, classes, groups, known)
     try:
         values = numeric(column, f"label {name!r}")
     except ValueError:
         if not demanded:
             raise
         raise ValueError(
-            f"n_classes={n_classes!r} names label {name!r}, which holds values such as {column[0]!r}: it is for "
+            f"n_classes={n_classes!r} names label {name!r}, which holds values such as {column.tolist()[0]!r}: it is for "
             "numeric labels; leave this one out"
         ) from None
-    return _Task(name, Y, values, w, _numeric_classes(values, w, asked, name), groups)
+    return _Task(name, Y, values, w, _numeric_classes(values, w, asked, name), groups, known)
 
 
 def _estimate(model: Any, Y: Floats, classes: NDArray[Any], is_numeric: bool) -> NDArray[Any]:
@@ -477,24 +485,33 @@ def _cross_validate(
     classes, is_numeric = task.classes.values, task.classes.is_numeric
     errors, total = np.zeros(len(candidates)), 0.0
     for train, test in _folds(cv, task):
+        if len(train) == 0:
+            raise ValueError(f"cv: no sample of one of the training folds has the label {task.name!r}; use fewer folds")
         fit = trainer(task.restricted(train))
         Y, target, w = task.Y[test], task.target[test], task.w[test]
         total += w.sum()
         for i, k in enumerate(candidates):
             estimate = _estimate(fit(k), Y[:, :k], classes, is_numeric)
             errors[i] += w @ ((estimate - target) ** 2 if is_numeric else estimate != target)
+    if total == 0:
+        raise ValueError(f"cv={cv!r}: no sample of the test folds has the label {task.name!r}")
     scores = -errors / total if is_numeric else 1 - errors / total
     return {k: float(score) for k, score in zip(candidates, scores, strict=True)}
 
 
 def _folds(cv: Any, task: _Task) -> Iterable[tuple[Any, Any]]:
+    """Folds of the samples that have the label. Splits given as such refer to all samples."""
+    if isinstance(cv, list):
+        number = np.where(task.known, np.cumsum(task.known) - 1, -1)
+        return [(train[train >= 0], test[test >= 0]) for train, test in ((number[a], number[b]) for a, b in cv)]
     if isinstance(cv, Integral):
         n = len(task.Y) if task.groups is None else len(np.unique(task.groups))
         n_folds = min(int(cv), n)
         if n_folds < 2:
+            what = "samples" if task.groups is None else "groups"
             raise ValueError(
-                f"n_features='cv' for label {task.name!r} with cv={cv}: needs at least two folds, and two "
-                f"{'samples' if task.groups is None else 'groups'} that have the label; or give a number of features"
+                f"n_features='cv' for label {task.name!r} with cv={cv}: needs two folds or more, and has "
+                f"n_{what}={n} with that label; give a number of features instead"
             )
         cv = KFold(n_folds, shuffle=True, random_state=0) if task.groups is None else GroupKFold(n_folds)
     return check_cv(cv).split(task.Y, task.target, task.groups)
@@ -559,7 +576,8 @@ def _numeric_classes(values: Floats, w: Floats, asked: Any, name: Any) -> _Class
         raise ValueError(f"n_classes={asked!r} for label {name!r}: give a whole number of at least 1")
     if asked is not None and asked > len(values):
         raise ValueError(f"n_classes={asked} for label {name!r}, but only {len(values)} samples have it; use fewer")
-    n_classes = min(MAX_CLASSES, max(2, len(values) // 20)) if asked is None else int(asked)
+    n = max(len(values), int(w.sum()))
+    n_classes = min(MAX_CLASSES, max(2, n // 20)) if asked is None else int(asked)
     distinct, codes = np.unique(values, return_inverse=True)
     if len(distinct) <= n_classes:
         return _Classes(*_members(codes, len(distinct), w), distinct, True)

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions, validate_param
 from higsfa.core.expansions import Expansion, as_expansion
 from higsfa.core.fields import Fields, check_fit
 from higsfa.core.solvers import NodeOptions
-from higsfa.training.network import LayerPlan
+from higsfa.training.layers import LayerPlan
 
 
 class Layer(BaseEstimator):

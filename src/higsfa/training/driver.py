@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from higsfa.core.graph import TrainingGraph
 from higsfa.core.tiles import make_plan
-from higsfa.training.network import Features, LayerPlan, Schedule, TrainedLayer, raw_features, threads, train_layer
+from higsfa.training.features import Features, Schedule, raw_features
+from higsfa.training.layers import LayerPlan, TrainedLayer, threads
+from higsfa.training.network import ThreadGathering, train_layer
 
 NETWORK_BLOCK = 16384
 """Samples in a block of a network: small enough to be spread over workers."""
@@ -164,17 +166,9 @@ def train_network(
     with threads(n_jobs) as run:
         for k, (layer_plan, share) in enumerate(zip(plans, budget.layers, strict=True)):
             on_node = on_layer(k, layer_plan.fields.n_nodes * len(tiles))
-            layer, features = train_layer(
-                layer_plan,
-                features,
-                means,
-                schedule,
-                dtype,
-                run,
-                keep=share.kept,
-                nodes_at_once=share.nodes_at_once if not features.kept else None,
-                on_node=on_node,
-            )
+            at_once = None if features.kept else share.nodes_at_once
+            gather = ThreadGathering(layer_plan, features, schedule, dtype, run, at_once, on_node)
+            layer, features = train_layer(gather, means, keep=share.kept)
             layers.append(layer)
             means = layer.output_means
     return layers

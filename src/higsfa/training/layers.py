@@ -1,0 +1,153 @@
+"""Layers before and after training, and the threads they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from higsfa.core.expansions import Expansion
+from higsfa.core.fields import Fields
+from higsfa.core.nodes import Frontend, Node, Projection
+from higsfa.core.solvers import NodeOptions
+
+Floats = NDArray[np.float64]
+Block = NDArray[Any]
+"""Features of all nodes of a layer for the samples of a tile: (nodes, width, n)."""
+
+
+@dataclass(frozen=True)
+class LayerPlan:
+    """One layer before training: where its fields lie and what its nodes shall do.
+
+    Attributes
+    ----------
+    fields : receptive fields.
+    width : outputs of each node of the layer below, or channels of a pixel.
+    expansion : of the nodes' input.
+    pca : number of principal components of the raw input that the nodes work on; None for the raw input itself.
+    shared : whether one node, trained on all fields, serves them all.
+    clip_range : whether the range guard is on.
+    options : what the nodes extract; n_components is a number.
+    """
+
+    fields: Fields
+    width: int
+    expansion: Expansion
+    pca: int | None
+    shared: bool
+    clip_range: bool
+    options: NodeOptions
+
+    @property
+    def n_raw(self) -> int:
+        """Raw inputs of a node."""
+        return self.fields.children * self.width
+
+    @property
+    def n_inputs(self) -> int:
+        """Inputs of a node after the projection."""
+        return self.n_raw if self.pca is None else min(self.pca, self.n_raw)
+
+    @property
+    def children(self) -> int:
+        return self.fields.children if self.pca is None else 1
+
+    @property
+    def frontend_size(self) -> int:
+        """Variables that the sums of a node are over."""
+        return self.frontend(np.zeros(self.n_inputs)).n_variables
+
+    @property
+    def n_components(self) -> int:
+        assert self.options.n_components is not None
+        return self.options.n_components
+
+    def frontend(self, center: Floats, projection: Projection | None = None) -> Frontend:
+        return Frontend(self.expansion, self.children, self.n_inputs, center, projection=projection)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedLayer:
+    """A layer after training: its plan and one node per field, or one for all of them."""
+
+    plan: LayerPlan
+    nodes: tuple[Node, ...]
+
+    def node(self, p: int) -> Node:
+        return self.nodes[0] if self.plan.shared else self.nodes[p]
+
+    def encode(self, block: Block, dtype: np.dtype[Any], run: Runner) -> Block:
+        """Features of this layer from those of the layer below."""
+        index = self.plan.fields.index
+        out: Block = np.empty((len(index), self.plan.n_components, block.shape[2]), dtype=dtype)
+
+        def work(p: int) -> None:
+            self.node(p).encode(field_of(block, index[p]).astype(dtype, copy=False), out[p])
+
+        run(work, len(index))
+        return out
+
+    def decode(self, block: Block, run: Runner) -> Block:
+        """Features of the layer below, from those of this layer; where fields overlap, the mean of what they say."""
+        fields = self.plan.fields
+        below = np.zeros((int(np.prod(fields.grid)), self.plan.width, block.shape[2]), dtype=block.dtype)
+        parts: list[Any] = [None] * fields.n_nodes
+
+        def work(p: int) -> None:
+            parts[p] = self.node(p).decode(block[p]).reshape(fields.children, self.plan.width, -1)
+
+        run(work, fields.n_nodes)
+        counts = np.zeros(len(below), dtype=block.dtype)
+        for p, part in enumerate(parts):
+            below[fields.index[p]] += part
+            counts[fields.index[p]] += 1
+        below /= np.maximum(counts, 1)[:, None, None]
+        return below
+
+    @property
+    def output_means(self) -> Floats:
+        """(nodes, D) mean of every output over the training data; zeros beyond the rank of a node."""
+        means = np.zeros((self.plan.fields.n_nodes, self.plan.n_components))
+        for p in range(len(means)):
+            node = self.node(p)
+            means[p, : node.n_components] = node.output_mean
+        return means
+
+
+class Runner(Protocol):
+    """Calls work(0) .. work(n - 1), maybe on several threads."""
+
+    def __call__(self, work: Callable[[int], None], n: int) -> None: ...
+
+
+@contextmanager
+def threads(n_jobs: int) -> Iterator[Runner]:
+    """A runner on `n_jobs` threads, with BLAS held at one thread."""
+    with threadpool_limits(1, user_api="blas"):
+        if n_jobs == 1:
+            yield _one_by_one
+            return
+        with ThreadPoolExecutor(n_jobs) as pool:
+
+            def run(work: Callable[[int], None], n: int) -> None:
+                for done in [pool.submit(work, p) for p in range(n)]:
+                    done.result()
+
+            yield run
+
+
+def _one_by_one(work: Callable[[int], None], n: int) -> None:
+    for p in range(n):
+        work(p)
+
+
+def field_of(block: Block, index: NDArray[np.intp]) -> NDArray[Any]:
+    """Raw input (children * width, n) of the node whose field is `index`."""
+    return block[index].reshape(len(index) * block.shape[1], block.shape[2])
