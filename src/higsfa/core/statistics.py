@@ -6,7 +6,7 @@ Products are formed in the precision of the data; sums are kept in float64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -195,17 +195,19 @@ class Tree:
     """Merges numbered block sums in a fixed binary tree, whatever the order in which they arrive.
 
     Blocks 2k and 2k + 1 are merged first, then pairs of those, and so on; an odd one out at the end joins the
-    sums before it. The shape depends on the number of blocks alone.
+    sums before it. The shape depends on the number of blocks alone. What is merged may be sums or stand for them, as
+    `merge_two` knows.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, merge_two: Callable[[Any, Any], Any] | None = None) -> None:
+        self._merge = merge if merge_two is None else merge_two
         self._waiting: dict[tuple[int, int], Any] = {}
 
     def add(self, block: int, sums: Any) -> None:
         level = 0
         while (level, block ^ 1) in self._waiting:
             other = self._waiting.pop((level, block ^ 1))
-            sums = merge_pair(sums, other) if block % 2 == 0 else merge_pair(other, sums)
+            sums = self._merge(sums, other) if block % 2 == 0 else self._merge(other, sums)
             level, block = level + 1, block // 2
         self._waiting[level, block] = sums
 
@@ -214,16 +216,9 @@ class Tree:
         result: Any = None
         for key in sorted(self._waiting):
             part = self._waiting[key]
-            result = part if result is None else merge_pair(part, result)
+            result = part if result is None else self._merge(part, result)
         self._waiting.clear()
         return result
-
-
-def merge_pair(a: Any, b: Any) -> Any:
-    """Merge sums, or two lists of sums node by node."""
-    if isinstance(a, list):
-        return [merge_pair(x, y) for x, y in zip(a, b, strict=True)]
-    return merge(a, b)
 
 
 def run_sums(Z: NDArray[Any], starts: NDArray[np.intp], lengths: Floats) -> Floats:

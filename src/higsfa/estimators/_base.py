@@ -16,9 +16,19 @@ from higsfa.core.expansions import Expansion, as_expansion
 from higsfa.core.nodes import Frontend, Node
 from higsfa.core.solvers import NodeOptions
 from higsfa.core.tiles import tile_rows
-from higsfa.estimators._validation import check_data, product_dtype, report_not_finite
+from higsfa.estimators._validation import (
+    check_data,
+    check_out,
+    dask_transform,
+    flat_reader,
+    is_dask,
+    product_dtype,
+    report_not_finite,
+    stretches,
+)
 from higsfa.training.gathered import Setting, Statistics
-from higsfa.training.passes import Reader, array_reader, column_means
+from higsfa.training.passes import Reader, column_means
+from higsfa.training.sources import Source
 
 
 class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -73,21 +83,22 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             return np.asarray(center)
         return np.zeros(n_features) if as_expansion(self.expansion).is_linear else None
 
-    def _centered_setting(self, X: np.ndarray, read: Reader, weights: NDArray[np.float64]) -> Setting:
+    def _centered_setting(self, X: Source, read: Reader, weights: NDArray[np.float64]) -> Setting:
         """Fix centre and precision for data that are all at hand."""
         dtype = product_dtype(X.dtype)
-        as_expansion(self.expansion).size(X.shape[1])
-        center = self._given_center(X.shape[1])
+        n_features = int(np.prod(X.shape))
+        as_expansion(self.expansion).size(n_features)
+        center = self._given_center(n_features)
         if center is None:
-            center = column_means(read, len(X), X.shape[1], weights, dtype.itemsize)
+            center = column_means(read, len(X), n_features, weights, dtype.itemsize)
             if not np.all(np.isfinite(center)):
                 report_not_finite(self, X)
-        return self._setting(X.shape[1], dtype, center)
+        return self._setting(n_features, dtype, center)
 
-    def _reader(self, X: np.ndarray) -> Reader:
-        return array_reader(X, product_dtype(X.dtype))
+    def _reader(self, X: Source) -> Reader:
+        return flat_reader(X, product_dtype(X.dtype))
 
-    def _adopt(self, statistics: Statistics, X: np.ndarray | None = None) -> None:
+    def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
         """Solve and set the fitted attributes."""
         if X is not None and not np.all(np.isfinite(np.einsum("kii->ki", statistics.sums.second))):
             report_not_finite(self, X)
@@ -132,25 +143,29 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.n_features_in_ = statistics.frontend.n_inputs
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any, out: Any = None) -> Any:
         """Extract features.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like of shape (n_samples, n_features), or a source, zarr array or dask array
+        out : array or memmap of shape (n_samples, n_components), optional
+            Where to put the features, for more samples than fit in memory.
 
         Returns
         -------
-        array of shape (n_samples, n_components), float32 for float32 and uint8 input, else float64
+        array of shape (n_samples, n_components)
+            float32 for float32 and uint8 input, else float64; a dask array if X is one.
         """
         check_is_fitted(self, "_node")
+        if is_dask(X):
+            return dask_transform(self, X)
         X = check_data(self, X, reset=False)
         dtype = product_dtype(X.dtype)
-        out = np.empty((len(X), self._node.n_components), dtype=dtype)
-        step = 4 * tile_rows(self._node.frontend.n_variables, dtype.itemsize)
-        for lo in range(0, len(X), step):
-            block = np.asarray(X[lo : lo + step]).astype(dtype, copy=False)
-            out[lo : lo + step] = self._node.encode(block.T).T
+        out = check_out(out, (len(X), self._node.n_components), dtype)
+        for rows, part in stretches(X, 4 * tile_rows(self._node.frontend.n_variables, dtype.itemsize)):
+            flat = part.reshape(len(part), -1).astype(dtype, copy=False)
+            out[rows] = self._node.encode(flat.T).T
         return out
 
     def inverse_transform(self, Y: Any) -> np.ndarray:

@@ -93,7 +93,8 @@ class LabelledEstimator(NodeEstimator):
         self
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            X = check_data(self, X, reset=not hasattr(self, "n_features_in_"))
+            source = check_data(self, X, reset=not hasattr(self, "n_features_in_"))
+            X = self._reader(source)(np.arange(len(source)))
             known = getattr(self, "statistics_", None)
             if known is not None and not isinstance(known, ClassStatistics):
                 raise ValueError(
@@ -110,7 +111,7 @@ class LabelledEstimator(NodeEstimator):
             statistics = _gather_classes(array_reader(X, setting.dtype), classes, w, setting, recipe)
             self.statistics_ = statistics if known is None else known + statistics
             with suppress(NotEnoughData):  # one class so far: the sums are kept, features come with more data
-                self._adopt(self.statistics_, X)
+                self._adopt(self.statistics_, source)
         return self
 
     def __sklearn_tags__(self) -> Any:

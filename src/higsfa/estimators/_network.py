@@ -9,15 +9,24 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from higsfa.core.fields import receptive_fields
 from higsfa.core.graph import TrainingGraph
 from higsfa.estimators._architecture import html_table, text_table
 from higsfa.estimators._progress import progress
 from higsfa.estimators._pyramid import design_pyramid
-from higsfa.estimators._validation import product_dtype, report_not_finite, unchanged_on_error
+from higsfa.estimators._validation import (
+    check_data,
+    check_out,
+    dask_transform,
+    is_dask,
+    product_dtype,
+    report_not_finite,
+    stretches,
+    unchanged_on_error,
+)
 from higsfa.estimators.layer import Layer
 from higsfa.training.driver import NETWORK_BLOCK, Budget, make_budget, tile_size, train_network
 from higsfa.training.layers import LayerPlan, TrainedLayer, threads
@@ -73,6 +82,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         "input_shape": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
         "n_jobs": [Integral, None],
         "memory": [Interval(Integral, 1, None, closed="left"), str, None],
+        "engine": [StrOptions({"threads", "dask"})],
         "clip_range": ["boolean"],
         "verbose": ["verbose"],
     }
@@ -153,28 +163,26 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _fit(self, X: Any, make_graph: Any) -> Any:
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            X = self._check(X, reset=True, min_samples=2)
-            shape = self._input_shape_of(X)
+            source = check_data(self, X, reset=True, min_samples=2, allow_nd=True)
+            shape = self._input_shape_of(source.shape)
             plans = self._planned(shape)
-            graph: TrainingGraph = make_graph(len(X))
-            if graph.n_samples != len(X):
-                raise ValueError(f"graph is for {graph.n_samples} samples but X has {len(X)}")
-            dtype = product_dtype(X.dtype)
+            graph: TrainingGraph = make_graph(len(source))
+            if graph.n_samples != len(source):
+                raise ValueError(f"graph is for {graph.n_samples} samples but X has {len(source)}")
             with progress(self.verbose, plans) as on_layer:
                 trained = train_network(
                     plans,
-                    lambda rows: np.take(X, rows, axis=0),
+                    source.take,
                     graph,
-                    X.dtype,
-                    dtype,
+                    source.dtype,
+                    product_dtype(source.dtype),
                     n_jobs=self._n_jobs(),
                     limit=self._memory_limit(),
                     on_layer=on_layer,
+                    engine=self.engine,
                 )
-            if not all(
-                np.all(np.isfinite(node.slow)) and np.all(np.isfinite(node.decoder)) for node in trained[-1].nodes
-            ):
-                report_not_finite(self, X.reshape(len(X), -1))
+            if not all(np.isfinite(node.slow).all() and np.isfinite(node.decoder).all() for node in trained[-1].nodes):
+                report_not_finite(self, source)
             self._adopt(trained, shape)
         return self
 
@@ -187,28 +195,15 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.n_slow_ = top[0].n_slow if trained[-1].plan.fields.n_nodes == 1 else None
         self.delta_values_ = top[0].delta_values if len(top) == 1 else None
 
-    def _check(self, X: Any, *, reset: bool, min_samples: int = 1) -> np.ndarray:
-        """X as (N, ...) array; N-dimensional input counts as flattened."""
-        shape = None
-        if getattr(X, "ndim", 2) > 2:
-            X = np.asarray(X)
-            shape, X = X.shape, X.reshape(len(X), -1)
-        X = validate_data(
-            self, X, reset=reset, dtype="numeric", ensure_all_finite=not reset, ensure_min_samples=min_samples
-        )
-        if X.dtype.kind not in "fiub":
-            raise ValueError(f"X must hold numbers, got dtype {X.dtype}")
-        return X if shape is None else X.reshape(shape)
-
-    def _input_shape_of(self, X: np.ndarray) -> tuple[int, ...]:
-        """The shape of a sample: the parameter, or that of X."""
+    def _input_shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a sample: the parameter, or that of the data."""
         given = None if self.input_shape is None else self._shape()
         if given is None:
-            return X.shape[1:]
-        if int(np.prod(given)) != int(np.prod(X.shape[1:])) or (X.ndim > 2 and tuple(given) != X.shape[1:]):
+            return shape
+        if int(np.prod(given)) != int(np.prod(shape)) or (len(shape) > 1 and tuple(given) != shape):
             raise ValueError(
-                f"input_shape={tuple(given)} has {int(np.prod(given))} values, but samples have shape {X.shape[1:]} "
-                f"({int(np.prod(X.shape[1:]))} values)"
+                f"input_shape={tuple(given)} has {int(np.prod(given))} values, but samples have shape {shape} "
+                f"({int(np.prod(shape))} values)"
             )
         return tuple(given)
 
@@ -224,30 +219,34 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ using
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any, out: Any = None) -> Any:
         """Extract features.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, *input_shape) or (n_samples, n_features)
+        X : array-like of shape (n_samples, *input_shape) or (n_samples, n_features), or a source, zarr or dask array
+        out : array or memmap of shape (n_samples, n_components), optional
+            Where to put the features, for more samples than fit in memory.
 
         Returns
         -------
-        array of shape (n_samples, n_components), float32 for float32 and uint8 input, else float64
+        array of shape (n_samples, n_components)
+            float32 for float32 and uint8 input, else float64; a dask array if X is one.
         """
         check_is_fitted(self, "_trained")
-        X = self._check(X, reset=False)
-        dtype = product_dtype(X.dtype)
+        if is_dask(X):
+            return dask_transform(self, X)
+        source = check_data(self, X, reset=False, allow_nd=True)
+        dtype = product_dtype(source.dtype)
         plans = [layer.plan for layer in self._trained]
-        rows = min(1024, tile_size(plans, int(np.prod(X.shape[1:])), dtype.itemsize))
-        out = np.empty((len(X), self.n_components_), dtype=dtype)
+        rows = min(1024, tile_size(plans, int(np.prod(source.shape)), dtype.itemsize))
+        out = check_out(out, (len(source), self.n_components_), dtype)
         with threads(self._n_jobs()) as run, np.errstate(all="ignore"):
-            for lo in range(0, len(X), rows):
-                part = np.asarray(X[lo : lo + rows])
+            for where, part in stretches(source, rows):
                 block = np.ascontiguousarray(part.reshape(len(part), -1).T).reshape(-1, plans[0].width, len(part))
                 for layer in self._trained:
                     block = layer.encode(block, dtype, run)
-                out[lo : lo + rows] = block.reshape(self.n_components_, -1).T
+                out[where] = block.reshape(self.n_components_, -1).T
         return out
 
     def inverse_transform(self, Y: Any) -> np.ndarray:

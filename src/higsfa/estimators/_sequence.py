@@ -58,7 +58,7 @@ class SequenceEstimator(NodeEstimator):
             read = self._reader(X)
             setting = self._centered_setting(X, read, np.ones(len(X)))
             self._adopt(gather_sequence(read, graph, setting), X)
-            self._tail = X[:0].copy()
+            self._tail = read(np.arange(0))
             self._recording: Any = None
         return self
 
@@ -84,7 +84,8 @@ class SequenceEstimator(NodeEstimator):
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             first = not hasattr(self, "n_features_in_")
-            X = check_data(self, X, reset=first)
+            source = check_data(self, X, reset=first)
+            X = self._reader(source)(np.arange(len(source)))
             lengths = build.recording_lengths(groups, len(X))
             ids = [None] * len(lengths) if groups is None else np.asarray(groups)[np.cumsum(lengths) - lengths].tolist()
             known = getattr(self, "statistics_", None)
@@ -99,7 +100,7 @@ class SequenceEstimator(NodeEstimator):
             self._recording = ids[-1]
             self.statistics_ = statistics if known is None else known + statistics
             with suppress(NotEnoughData):  # one sample, say: the sums are kept, features come with more data
-                self._adopt(self.statistics_, X)
+                self._adopt(self.statistics_, source)
         return self
 
     def _gather_part(self, X: np.ndarray, lengths: np.ndarray, n_before: int) -> SequenceStatistics:

@@ -11,6 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
+from higsfa.training.passes import Reader
+from higsfa.training.sources import Source, as_source
+
 
 @contextmanager
 def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
@@ -30,30 +33,109 @@ def product_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if single else np.float64)
 
 
-def check_data(estimator: BaseEstimator, X: Any, *, reset: bool, min_samples: int = 1) -> np.ndarray:
-    """X as a numeric (N, I) array or memmap, not copied if it is one.
+def is_lazy(X: Any) -> bool:
+    """Whether X is read piece by piece: a source, a zarr array or a dask array."""
+    package = type(X).__module__.partition(".")[0]
+    return isinstance(X, Source) or (package in ("zarr", "dask") and hasattr(X, "chunks"))
+
+
+def check_data(
+    estimator: BaseEstimator, X: Any, *, reset: bool, min_samples: int = 1, allow_nd: bool = False
+) -> Source:
+    """X as a source of numeric samples; arrays and memmaps are not copied.
 
     When fitting, NaN and infinity are found afterwards, from the sums, which is free; see `report_not_finite`.
     """
-    X = validate_data(
-        estimator,
-        X,
-        reset=reset,
-        dtype="numeric",
-        ensure_all_finite=not reset,
-        ensure_min_samples=min_samples,
-    )
-    if X.dtype.kind not in "fiub":
-        raise ValueError(f"X must hold numbers, got dtype {X.dtype}")
-    return X
+    if is_lazy(X):
+        source = as_source(X)
+        n_features = int(np.prod(source.shape))
+        if len(source) < min_samples:
+            raise ValueError(f"Found {len(source)} sample(s) while a minimum of {min_samples} is required.")
+        if reset:
+            estimator.n_features_in_ = n_features
+            if hasattr(estimator, "feature_names_in_"):
+                del estimator.feature_names_in_
+        elif n_features != estimator.n_features_in_:
+            raise ValueError(
+                f"X has {n_features} features, but {type(estimator).__name__} is expecting "
+                f"{estimator.n_features_in_} features as input"
+            )
+    else:
+        shape = None
+        if allow_nd and getattr(X, "ndim", 2) > 2:
+            X = np.asarray(X)
+            shape, X = X.shape, X.reshape(len(X), -1)
+        X = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            dtype="numeric",
+            ensure_all_finite=not reset,
+            ensure_min_samples=min_samples,
+        )
+        _check_numbers(X.dtype)
+        source = as_source(X if shape is None else X.reshape(shape))
+    _check_numbers(source.dtype)
+    return source
 
 
-def report_not_finite(estimator: BaseEstimator, X: np.ndarray) -> None:
+def _check_numbers(dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "fiub":
+        raise ValueError(f"X must hold numbers, got dtype {dtype}")
+
+
+def flat_reader(source: Source, dtype: np.dtype[Any]) -> Reader:
+    """Samples of a source as rows of features, in the precision of the products."""
+
+    n_features = int(np.prod(source.shape))
+
+    def read(rows: np.ndarray) -> np.ndarray:
+        samples = source.take(rows)
+        return samples.reshape(len(samples), n_features).astype(dtype, copy=False)
+
+    return read
+
+
+def stretches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """The whole source in order, so many samples at a time."""
+    for lo in range(0, len(source), rows):
+        hi = min(lo + rows, len(source))
+        yield slice(lo, hi), source.take(np.arange(lo, hi))
+
+
+def report_not_finite(estimator: BaseEstimator, X: Source) -> None:
     """Raise the error that explains why sums are not finite."""
-    step = max(1, 2**22 // max(1, X.shape[1]))
-    for lo in range(0, len(X), step):
-        assert_all_finite(X[lo : lo + step], estimator_name=type(estimator).__name__, input_name="X")
+    step = max(1, 2**22 // max(1, int(np.prod(X.shape))))
+    for _, part in stretches(X, step):
+        flat = part.reshape(len(part), -1)
+        assert_all_finite(flat, estimator_name=type(estimator).__name__, input_name="X")
     raise ValueError(
         f"X holds numbers too large for {product_dtype(X.dtype)} (their products overflow): scale X down"
         + (", or pass it as float64" if product_dtype(X.dtype) == np.float32 else "")
     )
+
+
+def check_out(out: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> np.ndarray:
+    """Where features go: a new array, or the array or memmap given."""
+    if out is None:
+        return np.empty(shape, dtype=dtype)
+    if getattr(out, "shape", None) != shape:
+        raise ValueError(f"out must be an array of shape {shape}, got {getattr(out, 'shape', type(out).__name__)}")
+    return out
+
+
+def dask_transform(estimator: Any, X: Any) -> Any:
+    """Features of a dask array, as a dask array: one block of samples at a time, inside workers."""
+    whole = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
+    return whole.map_blocks(
+        estimator.transform,
+        dtype=product_dtype(X.dtype),
+        chunks=(whole.chunks[0], (estimator.n_components_,)),
+        drop_axis=list(range(2, X.ndim)),
+        meta=np.empty((0, 0), dtype=product_dtype(X.dtype)),
+    )
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a dask array."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "map_blocks")

@@ -463,8 +463,8 @@ def _task(name: Any, Y: Floats, column: NDArray[Any], w: Floats, groups: Any, n_
         if not demanded:
             raise
         raise ValueError(
-            f"n_classes={n_classes!r} names label {name!r}, which holds values such as {column.tolist()[0]!r}: it is for "
-            "numeric labels; leave this one out"
+            f"n_classes={n_classes!r} names label {name!r}, which holds values such as {column.tolist()[0]!r}, "
+            "but is for numeric labels; leave this one out"
         ) from None
     return _Task(name, Y, values, w, _numeric_classes(values, w, asked, name), groups, known)
 

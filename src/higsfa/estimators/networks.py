@@ -23,7 +23,7 @@ class _LabelledNetwork(Network):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, *input_shape) or (n_samples, n_features)
+        X : array-like of shape (n_samples, *input_shape) or (n_samples, n_features), or a source, zarr or dask array
         y : array-like, DataFrame or dict of arrays
             Labels; missing values take a sample out of the graph of that label only.
         graph : recipe, TrainingGraph or str, optional
@@ -64,7 +64,7 @@ class _SequenceNetwork(Network):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, *input_shape) or (n_samples, n_features)
+        X : array-like of shape (n_samples, *input_shape) or (n_samples, n_features), or a source, zarr or dask array
             Samples in time order.
         y : ignored
         groups : array-like of shape (n_samples,), optional
@@ -99,6 +99,9 @@ class HiGSFA(_LabelledNetwork):
     memory : int or str, optional
         Budget for what is kept between passes, such as "2 GiB"; half of the available memory by default. With less,
         lower layers are computed again instead. The result does not depend on it.
+    engine : {"threads", "dask"}, default="threads"
+        Where passes run: on threads of this process, or on the workers of the active `distributed.Client` (of a cluster
+        of `n_jobs` processes on this machine if there is none). The result is the same, to the bit.
     clip_range : bool, default=True
         Each nonlinear node clips its input to the range it saw in training, so that unseen data cannot blow up from
         layer to layer.
@@ -146,6 +149,7 @@ class HiGSFA(_LabelledNetwork):
         input_shape: Any = None,
         n_jobs: int | None = None,
         memory: Any = None,
+        engine: str = "threads",
         clip_range: bool = True,
         verbose: int = 0,
     ) -> None:
@@ -154,6 +158,7 @@ class HiGSFA(_LabelledNetwork):
         self.input_shape = input_shape
         self.n_jobs = n_jobs
         self.memory = memory
+        self.engine = engine
         self.clip_range = clip_range
         self.verbose = verbose
 
@@ -179,6 +184,9 @@ class HGSFA(_LabelledNetwork):
     memory : int or str, optional
         Budget for what is kept between passes, such as "2 GiB"; half of the available memory by default. With less,
         lower layers are computed again instead. The result does not depend on it.
+    engine : {"threads", "dask"}, default="threads"
+        Where passes run: on threads of this process, or on the workers of the active `distributed.Client` (of a cluster
+        of `n_jobs` processes on this machine if there is none). The result is the same, to the bit.
     clip_range : bool, default=True
         Each nonlinear node clips its input to the range it saw in training, so that unseen data cannot blow up from
         layer to layer.
@@ -226,6 +234,7 @@ class HGSFA(_LabelledNetwork):
         input_shape: Any = None,
         n_jobs: int | None = None,
         memory: Any = None,
+        engine: str = "threads",
         clip_range: bool = True,
         verbose: int = 0,
     ) -> None:
@@ -234,6 +243,7 @@ class HGSFA(_LabelledNetwork):
         self.input_shape = input_shape
         self.n_jobs = n_jobs
         self.memory = memory
+        self.engine = engine
         self.clip_range = clip_range
         self.verbose = verbose
 
@@ -259,6 +269,9 @@ class HiSFA(_SequenceNetwork):
     memory : int or str, optional
         Budget for what is kept between passes, such as "2 GiB"; half of the available memory by default. With less,
         lower layers are computed again instead. The result does not depend on it.
+    engine : {"threads", "dask"}, default="threads"
+        Where passes run: on threads of this process, or on the workers of the active `distributed.Client` (of a cluster
+        of `n_jobs` processes on this machine if there is none). The result is the same, to the bit.
     clip_range : bool, default=True
         Each nonlinear node clips its input to the range it saw in training, so that unseen data cannot blow up from
         layer to layer.
@@ -308,6 +321,7 @@ class HiSFA(_SequenceNetwork):
         input_shape: Any = None,
         n_jobs: int | None = None,
         memory: Any = None,
+        engine: str = "threads",
         clip_range: bool = True,
         verbose: int = 0,
     ) -> None:
@@ -316,6 +330,7 @@ class HiSFA(_SequenceNetwork):
         self.input_shape = input_shape
         self.n_jobs = n_jobs
         self.memory = memory
+        self.engine = engine
         self.clip_range = clip_range
         self.verbose = verbose
 
@@ -341,6 +356,9 @@ class HSFA(_SequenceNetwork):
     memory : int or str, optional
         Budget for what is kept between passes, such as "2 GiB"; half of the available memory by default. With less,
         lower layers are computed again instead. The result does not depend on it.
+    engine : {"threads", "dask"}, default="threads"
+        Where passes run: on threads of this process, or on the workers of the active `distributed.Client` (of a cluster
+        of `n_jobs` processes on this machine if there is none). The result is the same, to the bit.
     clip_range : bool, default=True
         Each nonlinear node clips its input to the range it saw in training, so that unseen data cannot blow up from
         layer to layer.
@@ -390,6 +408,7 @@ class HSFA(_SequenceNetwork):
         input_shape: Any = None,
         n_jobs: int | None = None,
         memory: Any = None,
+        engine: str = "threads",
         clip_range: bool = True,
         verbose: int = 0,
     ) -> None:
@@ -398,5 +417,6 @@ class HSFA(_SequenceNetwork):
         self.input_shape = input_shape
         self.n_jobs = n_jobs
         self.memory = memory
+        self.engine = engine
         self.clip_range = clip_range
         self.verbose = verbose

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.graph import TrainingGraph
 from higsfa.core.tiles import make_plan
+from higsfa.training.dask_engine import cluster_client, train_on_dask
 from higsfa.training.features import Features, Schedule, raw_features
 from higsfa.training.layers import LayerPlan, TrainedLayer, threads
 from higsfa.training.network import ThreadGathering, train_layer
@@ -131,6 +132,8 @@ def train_network(
     n_jobs: int,
     limit: int,
     on_layer: Callable[[int, int], Callable[[int], None]],
+    engine: str = "threads",
+    client: Any = None,
 ) -> list[TrainedLayer]:
     """Train all layers, bottom up.
 
@@ -141,16 +144,19 @@ def train_network(
     limit : memory budget in bytes.
     on_layer : called with the number of a layer and its number of node-tiles; returns a function that is called with
         the number of node-tiles done.
+    engine : "threads" or "dask".
+    client : of a Dask cluster; the active one, or one for a cluster on this machine, if None.
     """
-    grid = plans[0].fields.grid
-    n_pixels = int(np.prod(grid)) * plans[0].width
+    n_pixels = int(np.prod(plans[0].fields.grid)) * plans[0].width
     plan = make_plan(graph, NETWORK_BLOCK)
     schedule = Schedule.of(plan, tile_size(plans, n_pixels, dtype.itemsize))
+    if engine == "dask":
+        with cluster_client(client, n_jobs) as cluster:
+            return train_on_dask(plans, read, schedule, dtype, cluster, limit=limit, on_layer=on_layer)
     tiles = schedule.tiles
-    columns = sum(tile.n_rows for tile in tiles)
     budget = make_budget(
         plans,
-        columns,
+        sum(tile.n_rows for tile in tiles),
         n_pixels,
         input_dtype.itemsize,
         dtype.itemsize,

@@ -132,7 +132,7 @@ def threads(n_jobs: int) -> Iterator[Runner]:
     """A runner on `n_jobs` threads, with BLAS held at one thread."""
     with threadpool_limits(1, user_api="blas"):
         if n_jobs == 1:
-            yield _one_by_one
+            yield one_by_one
             return
         with ThreadPoolExecutor(n_jobs) as pool:
 
@@ -143,7 +143,8 @@ def threads(n_jobs: int) -> Iterator[Runner]:
             yield run
 
 
-def _one_by_one(work: Callable[[int], None], n: int) -> None:
+def one_by_one(work: Callable[[int], None], n: int) -> None:
+    """A runner on the calling thread."""
     for p in range(n):
         work(p)
 

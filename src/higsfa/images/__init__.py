@@ -1,0 +1,5 @@
+"""Images: distorted copies of them."""
+
+from higsfa.images.distortion import Distortion
+
+__all__ = ["Distortion"]

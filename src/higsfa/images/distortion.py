@@ -1,0 +1,344 @@
+"""Random small distortions of images, each a pure function of the seed, the number of the image and that of the copy.
+
+A network reads its data several times, in any order, on several threads or machines, and must see the same pixels each
+time. So no generator is stepped along: every random number is a hash (splitmix64) of where it is used. From there to
+the pixels there are only integers and single IEEE operations, no sine of the mathematical library, so that they do
+not depend on the machine either. (Noise comes from a table of normal quantiles, rounded to single precision.)
+
+The geometric parts are composed into one warp with bilinear interpolation. The position in the original of a pixel in
+row r and column c is a sum of a term for r and a term for c; these are rounded to 2^-20 pixels, and from there on
+positions are integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import factorial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+__all__ = ["Distortion"]
+
+Floats = NDArray[np.float64]
+Keys = NDArray[np.uint64]
+
+FRACTION = 20
+"""Bits of a position behind the point."""
+BATCH_PIXELS = 2**15
+"""Pixels that are warped at a time: the dozen arrays in use then stay in the second-level cache."""
+SINGLE = tuple(np.dtype(t) for t in (np.uint8, np.int8, np.uint16, np.int16, np.float16, np.float32))
+DOUBLE = tuple(np.dtype(t) for t in (np.uint32, np.int32, np.float64))
+
+# What each random number of a copy is for. Noise goes on from there.
+SHIFT_X, SHIFT_Y, ROTATION, SCALE, MIRROR, BRIGHTNESS, CONTRAST, NOISE = range(8)
+
+
+class Draw(NamedTuple):
+    """The distortions of some copies, one array each.
+
+    shift_x, shift_y are in pixels, to the right and down; rotation in degrees, counter-clockwise; scale is a factor;
+    brightness is in units of the full range of grey values; contrast is a factor.
+    """
+
+    shift_x: Floats
+    shift_y: Floats
+    rotation: Floats
+    scale: Floats
+    mirror: NDArray[np.bool_]
+    brightness: Floats
+    contrast: Floats
+
+
+@dataclass(frozen=True)
+class Distortion:
+    """Shift, rotate, scale, flip, brighten and roughen images by a random little.
+
+    Every amount is uniform between minus and plus the amplitude given here. Changing one amplitude leaves the random
+    numbers of the others as they are.
+
+    Parameters
+    ----------
+    seed : int, default=0
+    shift : float, default=1.4
+        In pixels, in both directions independently.
+    rotation : float, default=2.0
+        In degrees, about the centre of the image.
+    scale : float, default=0.04
+        As a fraction, about the centre of the image.
+    brightness : float, default=0.0
+        Added to all grey values, as a fraction of the full range (of the type of integer images; 1 for floats).
+    contrast : float, default=0.0
+        Stretch of grey values about mid-grey (the middle of the range; 0.5 for floats), as a fraction.
+    mirror : bool, default=False
+        Whether half of the copies are flipped left to right.
+    noise : float, default=0.0
+        Standard deviation of normal noise that is independent for each pixel and channel, as a fraction of the full
+        range.
+    identity_first : bool, default=False
+        Whether copy 0 of an image is the image itself.
+
+    Notes
+    -----
+    An image is flipped first, then scaled and rotated, then shifted; edge pixels are repeated outwards. Then come
+    contrast, brightness and noise. Integer images are rounded and clipped to the range of their type, floats are not
+    clipped.
+
+    The defaults are those of the data sets DR and S of the paper.
+
+    Examples
+    --------
+    >>> images = np.arange(2 * 8 * 8, dtype=np.uint8).reshape(2, 8, 8)
+    >>> copies = Distortion(seed=1).apply(images[[0, 0, 1]], [0, 0, 1], [0, 1, 0])
+    >>> copies.shape, copies.dtype
+    ((3, 8, 8), dtype('uint8'))
+    >>> bool(np.all(copies[2] == Distortion(seed=1).apply(images[[1]], [1], [0])[0]))
+    True
+    """
+
+    seed: int = 0
+    shift: float = 1.4
+    rotation: float = 2.0
+    scale: float = 0.04
+    brightness: float = 0.0
+    contrast: float = 0.0
+    mirror: bool = False
+    noise: float = 0.0
+    identity_first: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**64:
+            raise ValueError(f"seed={self.seed} must lie in 0 .. 2**64 - 1")
+        limits = {"shift": 1e4, "rotation": 180.0, "scale": 0.99, "brightness": 10.0, "contrast": 1.0, "noise": 10.0}
+        for name, limit in limits.items():
+            if not 0 <= getattr(self, name) <= limit:
+                raise ValueError(f"{name}={getattr(self, name)} is an amplitude and must lie between 0 and {limit:g}")
+
+    def draw(self, samples: ArrayLike, copies: ArrayLike) -> Draw:
+        """The amounts that these copies of these images are distorted by; `identity_first` is not looked at."""
+        return self._drawn(copy_keys(self.seed, samples, copies))
+
+    def _drawn(self, keys: Keys) -> Draw:
+        random = uniforms(keys, NOISE)
+
+        def between(parameter: int, amplitude: float) -> Floats:
+            return amplitude * (2.0 * random[:, parameter] - 1.0)
+
+        return Draw(
+            shift_x=between(SHIFT_X, self.shift),
+            shift_y=between(SHIFT_Y, self.shift),
+            rotation=between(ROTATION, self.rotation),
+            scale=1.0 + between(SCALE, self.scale),
+            mirror=(random[:, MIRROR] < 0.5) & self.mirror,
+            brightness=between(BRIGHTNESS, self.brightness),
+            contrast=1.0 + between(CONTRAST, self.contrast),
+        )
+
+    def apply(self, images: ArrayLike, samples: ArrayLike, copies: ArrayLike) -> NDArray[Any]:
+        """Distort images.
+
+        Parameters
+        ----------
+        images : array of shape (n, height, width) or (n, height, width, channels)
+            Of integers of at most 32 bits or floats.
+        samples : int array of shape (n,)
+            The number of each image in the whole data set, from 0.
+        copies : int array of shape (n,)
+            Which copy of it this shall be, from 0.
+
+        Returns
+        -------
+        array of the same shape and type
+        """
+        images = np.asarray(images)
+        if images.ndim not in (3, 4):
+            raise ValueError(f"images: shape (n, height, width) or (n, height, width, channels), got {images.shape}")
+        if images.dtype not in SINGLE + DOUBLE:
+            raise TypeError(f"images: integers of at most 32 bits or floats, got {images.dtype}")
+        samples, copies = (np.broadcast_to(np.asarray(numbers), len(images)) for numbers in (samples, copies))
+        out = np.empty(images.shape, dtype=images.dtype)
+        if images.size == 0:
+            return out
+        keys = copy_keys(self.seed, samples, copies)
+        draw = self._drawn(keys)
+        channels = images.shape[3] if images.ndim == 4 else 1
+        planes = images.reshape(*images.shape[:3], channels)
+        n, height, width = images.shape[:3]
+        warp = Warp(n, height, width, self._reach(height, width), images.dtype)
+        for lo in range(0, n, warp.batch):
+            part = slice(lo, lo + warp.batch)
+            if self._moves:
+                warp.aim(*self._positions(Draw._make(amount[part] for amount in draw), height, width))
+            for channel in range(channels):
+                grey = warp.read(planes[part, :, :, channel]) if self._moves else warp.copy(planes[part, :, :, channel])
+                self._tone(grey, draw.contrast[part], draw.brightness[part], keys[part], images.dtype, channel)
+                out.reshape(planes.shape)[part, :, :, channel] = _rounded(grey, images.dtype)
+        if self.identity_first:
+            first = copies == 0
+            out[first] = images[first]
+        return out
+
+    @property
+    def _moves(self) -> bool:
+        return bool(self.shift or self.rotation or self.scale or self.mirror)
+
+    def _reach(self, height: int, width: int) -> float:
+        """A bound of all positions and of the terms they are sums of."""
+        return (height + width + 2 * self.shift) / (1.0 - self.scale) + height + width
+
+    def _positions(self, draw: Draw, height: int, width: int) -> tuple[Floats, Floats, Floats, Floats]:
+        """Where pixels come from: x = along_x[c] + across_x[r] and y = along_y[c] + across_y[r]."""
+        sin, cos = (part / draw.scale for part in sin_cos(np.deg2rad(draw.rotation)))
+        x, y = (width - 1) / 2, (height - 1) / 2
+        right = np.arange(width) - x - draw.shift_x[:, None]
+        down = np.arange(height) - y - draw.shift_y[:, None]
+        flip = np.where(draw.mirror, -1.0, 1.0)
+        along_x, across_x = right * (cos * flip)[:, None] + x, -down * (sin * flip)[:, None]
+        along_y, across_y = right * sin[:, None], down * cos[:, None] + y
+        return along_x, across_x, along_y, across_y
+
+    def _tone(
+        self, grey: NDArray[Any], contrast: Floats, brightness: Floats, keys: Keys, dtype: np.dtype[Any], channel: int
+    ) -> None:
+        low, high = _range(dtype)
+        if self.contrast or self.brightness:
+            middle = (low + high) / 2
+            offset = middle + brightness * (high - low) - contrast * middle
+            grey *= contrast.astype(grey.dtype)[:, None, None]
+            grey += offset.astype(grey.dtype)[:, None, None]
+        if self.noise:
+            rough = normal(keys, NOISE + channel, grey[0].size)
+            rough *= np.float32(self.noise * (high - low))
+            grey += rough.reshape(grey.shape)
+
+
+class Warp:
+    """Bilinear interpolation at many places, in memory that is used again for each batch."""
+
+    def __init__(self, n_images: int, height: int, width: int, reach: float, dtype: np.dtype[Any]) -> None:
+        self.height, self.width = height, width
+        self.batch = n = min(n_images, max(1, BATCH_PIXELS // (height * width)))
+        size = (n, height, width)
+        real = np.dtype(np.float64 if dtype in DOUBLE else np.float32)
+        whole = np.int32 if reach * 2**FRACTION < 2**31 else np.int64
+        # One more row and column, repeated, so that the four neighbours of a pixel at the border exist.
+        self.padded = np.zeros((n, height + 1, width + 1), dtype=real)
+        self.base = (np.arange(n) * (height + 1) * (width + 1))[:, None, None]
+        self.x, self.y, self.spare = (np.empty(size, dtype=whole) for _ in range(3))
+        self.place = np.empty(size, dtype=np.intp)
+        self.right, self.down = (np.empty(size, dtype=real) for _ in range(2))
+        self.corners = [np.empty(size, dtype=real) for _ in range(4)]
+
+    def aim(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
+        """Note the neighbours, and the weights of them, of all pixels of a batch."""
+        n = len(along_x)
+        for position, along, across, last in (
+            (self.x[:n], along_x, across_x, self.width - 1),
+            (self.y[:n], along_y, across_y, self.height - 1),
+        ):
+            column, row = (np.rint(part * 2**FRACTION).astype(position.dtype) for part in (along, across))
+            np.add(column[:, None, :], row[:, :, None], out=position)
+            np.clip(position, 0, last << FRACTION, out=position)
+        place, spare = self.place[:n], self.spare[:n]
+        np.right_shift(self.y[:n], FRACTION, out=spare)
+        np.multiply(spare, self.width + 1, out=place)
+        np.right_shift(self.x[:n], FRACTION, out=spare)
+        place += spare
+        place += self.base[:n]
+        for position, weight in ((self.x[:n], self.right[:n]), (self.y[:n], self.down[:n])):
+            np.bitwise_and(position, (1 << FRACTION) - 1, out=position)
+            np.multiply(position, 2.0**-FRACTION, out=weight, casting="unsafe", dtype=weight.dtype)
+
+    def copy(self, plane: NDArray[Any]) -> NDArray[Any]:
+        """The batch as it is, for changing."""
+        out = self.corners[0][: len(plane)]
+        out[...] = plane
+        return out
+
+    def read(self, plane: NDArray[Any]) -> NDArray[Any]:
+        """Grey values of a batch at the places aimed at; overwritten by the next call."""
+        n, stride = len(plane), self.width + 1
+        self.padded[:n, :-1, :-1] = plane
+        self.padded[:n, :-1, -1] = plane[:, :, -1]
+        self.padded[:n, -1] = self.padded[:n, -2]
+        flat, place = self.padded.reshape(-1), self.place[:n]
+        a, b, c, d = (corner[:n] for corner in self.corners)
+        for corner, offset in ((a, 0), (b, 1), (c, stride), (d, stride + 1)):
+            np.take(flat[offset:], place, out=corner, mode="clip")
+        for left, right, weight in ((a, b, self.right), (c, d, self.right), (a, c, self.down)):
+            right -= left
+            right *= weight[:n]
+            left += right
+        return a
+
+
+def copy_keys(seed: int, samples: ArrayLike, copies: ArrayLike) -> Keys:
+    """A random 64-bit number for each copy."""
+    keys = mix(np.array([seed], dtype=np.uint64))
+    for numbers in (samples, copies):
+        keys = mix(keys ^ np.asarray(numbers, dtype=np.int64).astype(np.uint64))
+    return keys
+
+
+def mix(x: Keys) -> Keys:
+    """The output function of splitmix64 (Steele, Lea and Flood 2014), modulo 2^64."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
+
+
+def stream(keys: Keys, first: int, length: int) -> Keys:
+    """Random 64-bit numbers first .. first + length - 1 of each key: (n, length)."""
+    return mix(keys[:, None] + np.arange(first, first + length, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+
+
+def uniforms(keys: Keys, length: int) -> Floats:
+    """Numbers in [0, 1), so many for each copy: (n, length)."""
+    return (stream(keys, 0, length) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def normal(keys: Keys, parameter: int, length: int) -> NDArray[np.float32]:
+    """`length` normal numbers for each copy, from 16 random bits each."""
+    own = stream(keys, parameter, 1)[:, 0]
+    words = stream(own, 0, -(-length // 4))
+    return quantiles()[words.astype("<u8").view("<u2")[:, :length]]
+
+
+@cache
+def quantiles() -> NDArray[np.float32]:
+    """65,536 numbers that are distributed normally, with variance 1."""
+    values = ndtri((np.arange(2**16) + 0.5) / 2**16)
+    table: NDArray[np.float32] = (values / values.std()).astype(np.float32)
+    table.setflags(write=False)
+    return table
+
+
+def sin_cos(angle: Floats) -> Iterator[Floats]:
+    """Sine and cosine of angles of at most pi, to 1e-14, by sums and products only: the same on every machine."""
+    square = angle * angle
+    for first, start in ((angle, 1), (1.0, 0)):
+        series = np.zeros_like(angle)
+        for power in range(start + 28, start - 1, -2):
+            series = series * square + (-1.0) ** ((power - start) // 2) / factorial(power)
+        yield series * first
+
+
+def _range(dtype: np.dtype[Any]) -> tuple[float, float]:
+    if dtype.kind == "f":
+        return 0.0, 1.0
+    return float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
+
+
+def _rounded(grey: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if dtype.kind != "f":
+        np.rint(grey, out=grey)
+        np.clip(grey, *_range(dtype), out=grey)
+    return grey

@@ -1,0 +1,237 @@
+"""The distributed engine: the same passes, on the workers of a Dask cluster.
+
+Each task folds one block of samples: it reads the rows inside the worker, computes the layers below, and adds up the
+sums of all nodes of the layer. Sums are merged in the same fixed tree as on threads, inside workers, and nodes are
+solved there too; only trained nodes come back. All tasks are pure functions of what the scheduler holds, so a worker
+that dies costs the time to run its tasks again, and not a bit of the result.
+"""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from higsfa.core.nodes import Frontend
+from higsfa.core.statistics import Sums, Tree, merge
+from higsfa.training.features import Schedule
+from higsfa.training.layers import Block, LayerPlan, Runner, TrainedLayer, field_of, one_by_one
+from higsfa.training.network import Reduce, start_node, train_nodes
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One pass, as workers see it.
+
+    Attributes
+    ----------
+    fit : names the fit, for what workers keep between passes.
+    read : rows of the data by number; must be picklable.
+    keep_bytes : what a worker may hold of the features below, so that later passes need not compute them again.
+    """
+
+    fit: str
+    read: Callable[[NDArray[np.intp]], NDArray[Any]]
+    plan: LayerPlan
+    frontends: tuple[Frontend, ...]
+    below: tuple[TrainedLayer, ...]
+    schedule: Schedule
+    channels: int
+    dtype: np.dtype[Any]
+    keep_bytes: int
+
+    def features(self, t: int) -> Block:
+        """Features of the layer below for a tile, from what the worker holds or from the rows."""
+        depth = len(self.below)
+        known = next((k for k in range(depth, -1, -1) if (self.fit, k, t) in _HELD), None)
+        if known is None:
+            rows = self.read(self.schedule.tiles[t].rows)
+            block = np.ascontiguousarray(rows.reshape(len(rows), -1).T).reshape(-1, self.channels, len(rows))
+            known = 0
+        else:
+            block = _HELD[self.fit, known, t]
+        for layer in self.below[known:]:
+            block = layer.encode(block, self.dtype, one_by_one)
+        self._hold(depth, t, block)
+        return block
+
+    def _hold(self, depth: int, t: int, block: Block) -> None:
+        for key in [key for key in list(_HELD) if key[0] != self.fit or (key[2] == t and key[1] < depth)]:
+            _HELD.pop(key, None)
+        if sum(held.nbytes for held in list(_HELD.values())) + block.nbytes <= self.keep_bytes:
+            _HELD[self.fit, depth, t] = block
+
+
+_HELD: dict[tuple[str, int, int], Block] = {}
+"""Features that this worker holds: (fit, number of layers below, tile)."""
+
+
+def _shifts(job: Job) -> list[Floats]:
+    """The shift of every node, from the first tile."""
+    with threadpool_limits(1, user_api="blas"):
+        first = job.features(0)
+        nodes = range(job.plan.fields.n_nodes)
+        return [start_node(p, job.plan, job.frontends, job.schedule, first, job.dtype).shift for p in nodes]
+
+
+def _fold(job: Job, shifts: list[Floats], block: int) -> list[Sums]:
+    """The sums of all nodes over one block."""
+    from higsfa.training.network import NodeSums
+
+    index = job.plan.fields.index
+    nodes = [
+        NodeSums(job.frontends[p if len(job.frontends) > 1 else 0], job.schedule, shifts[p], job.dtype)
+        for p in range(len(index))
+    ]
+    t = sum(len(tiles) for tiles in job.schedule.blocks[:block])
+    with threadpool_limits(1, user_api="blas"), np.errstate(all="ignore"):
+        for tile in job.schedule.blocks[block]:
+            features = job.features(t)
+            for p, node in enumerate(nodes):
+                node.add(field_of(features, index[p]), tile)
+            t += 1
+        for node in nodes:
+            node.end_block(0)
+        return [node.total() for node in nodes]
+
+
+def _merge(a: list[Sums], b: list[Sums]) -> list[Sums]:
+    """Sums of two stretches; the inputs are left alone, because a task may run again."""
+    return [merge(x.copy(), y) for x, y in zip(a, b, strict=True)]
+
+
+def _some(total: list[Sums], lo: int, hi: int) -> list[Sums]:
+    return total[lo:hi]
+
+
+def _reduce(sums: list[Sums], lo: int, shifts: list[Floats], reduce: Reduce) -> list[Any]:
+    with threadpool_limits(1, user_api="blas"), np.errstate(all="ignore"):
+        return [reduce(lo + i, own, shifts[lo + i]) for i, own in enumerate(sums)]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, eq=False)
+class DaskGathering:
+    """A pass on the workers of a cluster."""
+
+    client: Any
+    plan: LayerPlan
+    schedule: Schedule
+    dtype: np.dtype[Any]
+    read: Callable[[NDArray[np.intp]], NDArray[Any]]
+    below: tuple[TrainedLayer, ...]
+    channels: int
+    keep_bytes: int
+    fit: str
+    on_node: Callable[[int], None] = lambda _: None
+    run: Runner = field(default=one_by_one)
+
+    def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]:
+        n = plan.fields.n_nodes
+        job = Job(
+            self.fit,
+            self.read,
+            plan,
+            frontends,
+            self.below,
+            self.schedule,
+            self.channels,
+            self.dtype,
+            self.keep_bytes,
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            held = self._submit(_same, job)
+            work = self._submit(_same, reduce)
+        shifts = self._submit(_shifts, held)
+        workers = sorted(self.client.scheduler_info()["workers"])
+        tree = Tree(lambda a, b: self._submit(_merge, a, b))
+        for block, tiles in enumerate(self.schedule.blocks):
+            if not tiles:
+                continue
+            # The same worker sees the same block in every pass, if it lives: it may hold its features.
+            home = {"workers": [workers[block % len(workers)]], "allow_other_workers": True} if workers else {}
+            leaf = self._submit(_fold, held, shifts, block, **home)
+            steps = n * len(tiles)
+            leaf.add_done_callback(lambda _, steps=steps: self.on_node(steps))
+            tree.add(block, leaf)
+        total = tree.total()
+        step = max(1, -(-n // (4 * max(1, len(workers)))))
+        parts = []
+        for lo in range(0, n, step):
+            some = self._submit(_some, total, lo, min(lo + step, n))
+            parts.append(self._submit(_reduce, some, lo, shifts, work))
+        return [result for part in self.client.gather(parts) for result in part]
+
+    def _submit(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return self.client.submit(function, *args, key=f"higsfa-{function.__name__}-{uuid.uuid4().hex}", **options)
+
+
+@contextmanager
+def cluster_client(client: Any, n_jobs: int) -> Iterator[Any]:
+    """The client given, the one that is active, or one of a cluster of processes on this machine."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise ImportError("engine='dask' needs Dask: pip install higsfa[dask]") from error
+    library: Any = distributed
+    if client is None:
+        try:
+            client = library.default_client()
+        except ValueError:
+            client = None
+    if client is not None:
+        yield client
+        return
+    with (
+        library.LocalCluster(n_workers=n_jobs, threads_per_worker=1, dashboard_address=None) as cluster,
+        library.Client(cluster) as own,
+    ):
+        yield own
+
+
+def train_on_dask(
+    plans: list[LayerPlan],
+    read: Callable[[NDArray[np.intp]], NDArray[Any]],
+    schedule: Schedule,
+    dtype: np.dtype[Any],
+    client: Any,
+    *,
+    limit: int,
+    on_layer: Callable[[int, int], Callable[[int], None]],
+) -> list[TrainedLayer]:
+    """Train all layers, bottom up, on a cluster."""
+    layers: list[TrainedLayer] = []
+    means = None
+    fit = uuid.uuid4().hex
+    n_workers = max(1, len(client.scheduler_info()["workers"]))
+    for k, plan in enumerate(plans):
+        on_node = on_layer(k, plan.fields.n_nodes * len(schedule.tiles))
+        gather = DaskGathering(
+            client,
+            plan,
+            schedule,
+            dtype,
+            read,
+            tuple(layers),
+            plans[0].width,
+            limit // n_workers,
+            fit,
+            on_node,
+        )
+        layer = train_nodes(gather, means)
+        layers.append(layer)
+        means = layer.output_means
+    return layers
