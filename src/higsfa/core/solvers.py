@@ -33,7 +33,7 @@ class NodeOptions:
     scaling : "sensitivity" or "qr".
     min_scale : lower bound on the scales, relative to the largest.
     weighted : regression and PCA with vertex weights instead of plain ones.
-    shrinkage : fraction of the mean variance added to the diagonal of the covariance.
+    shrinkage : variance of white noise that the solution allows for, as a fraction of the mean variance.
     all_deltas : whether to compute the Delta values of features that are not used, too.
     """
 
@@ -85,17 +85,19 @@ def slow_features(
 
 
 def _shrunk(C: Floats, C_dot: Floats, scale: Floats, tolerance: float, shrinkage: float) -> tuple[Floats, Floats, int]:
-    """Slow features for a covariance with a fraction of the mean variance added to its diagonal.
+    r"""Slow features as if white noise had been added to the data, a fraction of the mean variance.
 
-    They are brought back to unit variance under the covariance itself, and sorted by their own Delta values; they are
-    decorrelated under the padded covariance, so no longer exactly under the covariance itself.
+    Noise of variance :math:`\lambda` adds :math:`\lambda` to the diagonal of the covariance and :math:`2 \lambda` to
+    that of the edge covariance (its Delta is 2), so directions of little variance lose their appeal. The features are
+    brought back to unit variance under the covariance itself and sorted by their own Delta values; they are decorrelated
+    with the noise, so no longer exactly without it.
     """
     _, W, rank = slowest(C, C, scale, tolerance, len(C))
     if rank == 0:
         return np.zeros(0), W, 0
     A = W.T @ C_dot @ W
-    mean_variance = float(np.trace(C)) / int(np.sum(scale > 0))
-    _, U = scipy.linalg.eigh(A, np.eye(rank) + shrinkage * mean_variance * (W.T @ W), check_finite=False)
+    noise = shrinkage * float(np.trace(C)) / int(np.sum(scale > 0)) * (W.T @ W)
+    _, U = scipy.linalg.eigh(A + 2.0 * noise, np.eye(rank) + noise, check_finite=False)
     U /= np.linalg.norm(U, axis=0)
     deltas = np.einsum("ij,ij->j", U, A @ U)
     order = np.argsort(deltas, kind="stable")

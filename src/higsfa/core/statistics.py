@@ -211,6 +211,11 @@ class Tree:
             level, block = level + 1, block // 2
         self._waiting[level, block] = sums
 
+    @property
+    def waiting(self) -> dict[tuple[int, int], Any]:
+        """What has been added so far: sums by level and number, each waiting for its other half."""
+        return self._waiting
+
     def total(self) -> Any:
         """The sum of all blocks added; empties the tree."""
         result: Any = None

@@ -354,6 +354,11 @@ class _Ordered:
         )
 
     @cached_property
+    def _uniform(self) -> bool:
+        """Whether all samples have the same weights and there are no groups."""
+        return self.n_atoms == 0 and bool(np.all(self.channels == self.channels[:, :1]))
+
+    @cached_property
     def tracks(self) -> list[tuple[Ints | None, list[tuple[ChainEdges | SparseEdges, bool]], int]]:
         """Orders in which the samples are read: order, the edges along it, number of positions."""
         found: list[tuple[Ints | None, list[tuple[ChainEdges | SparseEdges, bool]], int]] = [
@@ -394,6 +399,10 @@ class _Ordered:
             nothing = np.zeros((len(self.channels) + self.n_atoms, 0))
             no_weights, no_runs = np.zeros(len(self.channels)), np.zeros(0, dtype=np.intp)
             return Tile(rows, hi - lo, no_weights, no_runs, np.zeros(0), nothing, local)
+        if self._uniform:
+            weights = self.channels[:, 0]
+            starts, lengths = np.zeros(1, dtype=np.intp), np.array([float(hi - lo)])
+            return Tile(rows, hi - lo, weights, starts, lengths, weights[:, None].copy(), local)
         weights, atoms = self.channels[:, core], self.atom_rows[:, core]
         change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
         starts, lengths = _runs(change, len(core))

@@ -60,7 +60,7 @@ def run_toy(n_samples: int = 10_000, random_state: Any = 0) -> list[tuple[str, i
     """
     X, signals = make_toy(n_samples, random_state=random_state)
     rows = []
-    for name, estimator, width in (("quadratic SFA", SFA, 1), ("quadratic iSFA", ISFA, 2)):
+    for name, estimator, width in (("quadratic SFA", SFA, 1), ("quadratic SFA", SFA, 2), ("quadratic iSFA", ISFA, 2)):
         node: dict[str, Any] = {"expansion": "identity | quadratic", "n_components": width}
         bottom = [estimator(**node).fit_transform(X[:, i : i + 2]) for i in (0, 2)]
         top = SFA(n_components=1, expansion="identity | quadratic")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from importlib.metadata import PackageNotFoundError, version
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,8 +30,15 @@ from higsfa.estimators._validation import (
     unchanged_on_error,
 )
 from higsfa.estimators.layer import Layer
+from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.driver import NETWORK_BLOCK, Budget, make_budget, tile_size, train_network
 from higsfa.training.layers import LayerPlan, TrainedLayer, threads
+from higsfa.training.sources import Source
+
+try:
+    VERSION = version("higsfa")
+except PackageNotFoundError:
+    VERSION = "not installed"
 
 
 class FittedLayer:
@@ -161,7 +170,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # ------------------------------------------------------------------ fitting
 
-    def _fit(self, X: Any, make_graph: Any) -> Any:
+    def _fit(self, X: Any, make_graph: Any, checkpoint: Any = None) -> Any:
         with unchanged_on_error(self), np.errstate(all="ignore"):
             source = check_data(self, X, reset=True, min_samples=2, allow_nd=True)
             shape = self._input_shape_of(source.shape)
@@ -169,6 +178,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             graph: TrainingGraph = make_graph(len(source))
             if graph.n_samples != len(source):
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {len(source)}")
+            saved = self._checkpoint(checkpoint, source, graph, plans)
             with progress(self.verbose, plans) as on_layer:
                 trained = train_network(
                     plans,
@@ -180,6 +190,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     limit=self._memory_limit(),
                     on_layer=on_layer,
                     engine=self.engine,
+                    checkpoint=saved,
                 )
             if not all(np.isfinite(node.slow).all() and np.isfinite(node.decoder).all() for node in trained[-1].nodes):
                 report_not_finite(self, source)
@@ -194,6 +205,17 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         top = trained[-1].nodes
         self.n_slow_ = top[0].n_slow if trained[-1].plan.fields.n_nodes == 1 else None
         self.delta_values_ = top[0].delta_values if len(top) == 1 else None
+
+    def _checkpoint(
+        self, folder: Any, source: Source, graph: TrainingGraph, plans: list[LayerPlan]
+    ) -> Checkpoint | None:
+        if folder is None:
+            return None
+        saved = Checkpoint(
+            Path(folder), fit_key(source.fingerprint(), graph, plans, product_dtype(source.dtype), VERSION)
+        )
+        saved.open()
+        return saved
 
     def _input_shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of a sample: the parameter, or that of the data."""

@@ -39,7 +39,7 @@ class ISFA(SequenceEstimator):
     weighted : bool, default=False
         Whether regression and PCA use the vertex weights of the graph, too.
     shrinkage : float, default=0.0
-        Fraction of the mean variance added to the diagonal of the covariance, against over-fitting.
+        Against over-fitting: solve as if white noise of this fraction of the mean variance were in the data.
     clip_range : bool, default=True
         Clip inputs to their range in the training data before a nonlinear expansion, so that unseen data cannot blow
         up. It changes nothing on the training data.

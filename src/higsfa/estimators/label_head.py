@@ -118,12 +118,18 @@ def _standardise(Y: NDArray[Any], center: Floats, scale: Floats) -> Floats:
 
 def _center_and_scale(Y: Floats, w: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation; infinity for a feature that does not vary."""
-    center = w @ Y / w.sum()
-    farthest = np.max(np.abs(Y - center), axis=0, initial=0.0)
-    constant = farthest <= 1e-13 * np.max(np.abs(Y), axis=0, initial=0.0)
-    unit = np.where(constant, 1.0, farthest)  # squares of small and of large numbers alike stay in range
-    scale = unit * np.sqrt(w @ ((Y - center) / unit) ** 2 / w.sum())
-    return center, np.where(constant | (scale == 0), np.inf, scale)
+    share = w / w.sum()
+    center = share @ Y
+    with np.errstate(over="ignore"):
+        deviation = Y - center
+    farthest = np.max(np.abs(deviation), axis=0, initial=0.0)
+    if not np.all(np.isfinite(farthest)):
+        raise ValueError("X holds numbers so large that their differences overflow: scale X down")
+    varies = farthest > 1e-13 * np.max(np.abs(Y), axis=0, initial=0.0)
+    scale = np.full(Y.shape[1], np.inf)
+    unit = farthest[varies]  # squares of small and of large numbers alike stay in range
+    scale[varies] = unit * np.sqrt(share @ (deviation[:, varies] / unit) ** 2)
+    return center, scale
 
 
 def _class_moments(Y: Floats, classes: _Classes) -> _Moments:

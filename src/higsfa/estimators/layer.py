@@ -43,7 +43,7 @@ class Layer(BaseEstimator):
     pad : bool, default=False
         Where fields do not fit the grid, move the last one inward instead of raising an error.
     shrinkage : float, default=0.0
-        Fraction of the mean variance added to the diagonal of each node's covariance.
+        Against over-fitting: solve as if white noise of this fraction of the mean variance were in the data.
     weighted : bool, default=False
         Whether regression and PCA in the nodes use vertex weights.
 

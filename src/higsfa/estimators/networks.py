@@ -18,7 +18,16 @@ class _LabelledNetwork(Network):
     _parameter_constraints = {**Network._parameter_constraints, "graph": [str, GraphRecipe]}
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, *, graph: Any = None, sample_weight: Any = None, groups: Any = None) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        graph: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        checkpoint: Any = None,
+    ) -> Any:
         """Train layer by layer.
 
         Parameters
@@ -32,6 +41,9 @@ class _LabelledNetwork(Network):
             Weight w counts a sample w times.
         groups : array-like of shape (n_samples,), optional
             The recording of each sample, for graphs in time order.
+        checkpoint : path, optional
+            A folder: what is finished is written there, and an interrupted fit of the same data, labels and settings
+            goes on from there, to the same bits.
 
         Returns
         -------
@@ -44,7 +56,7 @@ class _LabelledNetwork(Network):
             recipe = as_recipe(self.graph if graph is None else graph)
             return recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=n)
 
-        return self._fit(X, make)
+        return self._fit(X, make, checkpoint)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -59,7 +71,7 @@ class _SequenceNetwork(Network):
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, groups: Any = None, *, checkpoint: Any = None) -> Any:
         """Train layer by layer on one or several recordings.
 
         Parameters
@@ -69,12 +81,15 @@ class _SequenceNetwork(Network):
         y : ignored
         groups : array-like of shape (n_samples,), optional
             The recording of each sample.
+        checkpoint : path, optional
+            A folder: what is finished is written there, and an interrupted fit of the same data and settings goes on
+            from there, to the same bits.
 
         Returns
         -------
         self
         """
-        return self._fit(X, lambda n: build.sequence(build.recording_lengths(groups, n), self.lag))
+        return self._fit(X, lambda n: build.sequence(build.recording_lengths(groups, n), self.lag), checkpoint)
 
 
 class HiGSFA(_LabelledNetwork):

@@ -29,7 +29,7 @@ class SFA(SequenceEstimator):
     lag : int, default=1
         Distance in time between the samples that are compared.
     shrinkage : float, default=0.0
-        Fraction of the mean variance added to the diagonal of the covariance, against over-fitting.
+        Against over-fitting: solve as if white noise of this fraction of the mean variance were in the data.
     clip_range : bool, default=True
         Clip inputs to their range in the training data before a nonlinear expansion, so that unseen data cannot blow
         up. It changes nothing on the training data.

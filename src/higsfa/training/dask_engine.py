@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from higsfa.core.nodes import Frontend
 from higsfa.core.statistics import Sums, Tree, merge
+from higsfa.training.checkpoints import Checkpoint
 from higsfa.training.features import Schedule
 from higsfa.training.layers import Block, LayerPlan, Runner, TrainedLayer, field_of, one_by_one
 from higsfa.training.network import Reduce, start_node, train_nodes
@@ -211,6 +212,7 @@ def train_on_dask(
     *,
     limit: int,
     on_layer: Callable[[int, int], Callable[[int], None]],
+    checkpoint: Checkpoint | None = None,
 ) -> list[TrainedLayer]:
     """Train all layers, bottom up, on a cluster."""
     layers: list[TrainedLayer] = []
@@ -231,7 +233,11 @@ def train_on_dask(
             fit,
             on_node,
         )
-        layer = train_nodes(gather, means)
+        layer = None if checkpoint is None else checkpoint.load_layer(k, plan)
+        if layer is None:
+            layer = train_nodes(gather, means)
+            if checkpoint is not None:
+                checkpoint.save_layer(k, layer)
         layers.append(layer)
         means = layer.output_means
     return layers

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from higsfa.core.graph import TrainingGraph
 from higsfa.core.tiles import make_plan
+from higsfa.training.checkpoints import Checkpoint, LayerStore
 from higsfa.training.dask_engine import cluster_client, train_on_dask
 from higsfa.training.features import Features, Schedule, raw_features
 from higsfa.training.layers import LayerPlan, TrainedLayer, threads
-from higsfa.training.network import ThreadGathering, train_layer
+from higsfa.training.network import ThreadGathering, computed_features, train_layer
 
 NETWORK_BLOCK = 16384
 """Samples in a block of a network: small enough to be spread over workers."""
@@ -134,6 +135,7 @@ def train_network(
     on_layer: Callable[[int, int], Callable[[int], None]],
     engine: str = "threads",
     client: Any = None,
+    checkpoint: Checkpoint | None = None,
 ) -> list[TrainedLayer]:
     """Train all layers, bottom up.
 
@@ -146,13 +148,16 @@ def train_network(
         the number of node-tiles done.
     engine : "threads" or "dask".
     client : of a Dask cluster; the active one, or one for a cluster on this machine, if None.
+    checkpoint : where to leave what is finished, and to go on from.
     """
     n_pixels = int(np.prod(plans[0].fields.grid)) * plans[0].width
     plan = make_plan(graph, NETWORK_BLOCK)
     schedule = Schedule.of(plan, tile_size(plans, n_pixels, dtype.itemsize))
     if engine == "dask":
         with cluster_client(client, n_jobs) as cluster:
-            return train_on_dask(plans, read, schedule, dtype, cluster, limit=limit, on_layer=on_layer)
+            return train_on_dask(
+                plans, read, schedule, dtype, cluster, limit=limit, on_layer=on_layer, checkpoint=checkpoint
+            )
     tiles = schedule.tiles
     budget = make_budget(
         plans,
@@ -172,9 +177,17 @@ def train_network(
     with threads(n_jobs) as run:
         for k, (layer_plan, share) in enumerate(zip(plans, budget.layers, strict=True)):
             on_node = on_layer(k, layer_plan.fields.n_nodes * len(tiles))
-            at_once = None if features.kept else share.nodes_at_once
-            gather = ThreadGathering(layer_plan, features, schedule, dtype, run, at_once, on_node)
-            layer, features = train_layer(gather, means, keep=share.kept)
+            known = None if checkpoint is None else checkpoint.load_layer(k, layer_plan)
+            if known is None:
+                at_once = None if features.kept else share.nodes_at_once
+                store = None if checkpoint is None else LayerStore(checkpoint, k, layer_plan, plan)
+                gather = ThreadGathering(layer_plan, features, schedule, dtype, run, at_once, on_node, store)
+                layer, features = train_layer(gather, means, keep=share.kept)
+                if checkpoint is not None:
+                    checkpoint.save_layer(k, layer)
+            else:
+                layer, features = known, computed_features(known, features, len(tiles), dtype, run, keep=share.kept)
+                on_node(layer_plan.fields.n_nodes * len(tiles))
             layers.append(layer)
             means = layer.output_means
     return layers

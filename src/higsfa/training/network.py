@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,11 @@ class NodeSums:
         if self._block is not None:
             self._tree.add(block, self._block.close())
         self._block = None
+
+    @property
+    def waiting(self) -> dict[tuple[int, int], Sums]:
+        """Sums of the blocks so far, as the tree holds them."""
+        return self._tree.waiting
 
     def total(self) -> Sums:
         sums: Sums = self._tree.total()
@@ -99,6 +104,22 @@ class Settle:
         return settle_groups(sums, self.weighting), shift
 
 
+class PassStore(Protocol):
+    """Where a pass leaves what it has done so far, and finds it after an interruption."""
+
+    def finished(self) -> dict[int, Node]: ...
+    def add(self, p: int, node: Node) -> None: ...
+    def resume(self, first_node: int, gatherings: list[NodeSums]) -> int: ...
+    def after_block(self, first_node: int, next_block: int, gatherings: list[NodeSums]) -> None: ...
+
+
+@runtime_checkable
+class Again(Protocol):
+    """A reduction that has something to do for nodes that were finished before an interruption, too."""
+
+    def again(self, p: int, node: Node, /) -> Node: ...
+
+
 class Gathering(Protocol):
     """One pass over the features below a layer: the sums of every node, reduced; on threads, or on workers."""
 
@@ -131,6 +152,7 @@ class ThreadGathering:
     run: Runner
     nodes_at_once: int | None = None
     on_node: Callable[[int], None] = lambda _: None
+    saved: PassStore | None = None
 
     def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]:
         n = plan.fields.n_nodes
@@ -149,9 +171,15 @@ class ThreadGathering:
         self, nodes: range, plan: LayerPlan, frontends: Any, reduce: Reduce, first: Block, results: list[Any]
     ) -> None:
         index = plan.fields.index
+        store = self.saved if plan is self.plan and not plan.shared else None
+        finished = store.finished() if store is not None else {}
 
         def work(i: int) -> None:
             p = nodes[i]
+            if p in finished:
+                results[p] = reduce.again(p, finished[p]) if isinstance(reduce, Again) else finished[p]
+                self.on_node(len(self.schedule.tiles))
+                return
             gathering, t = start_node(p, plan, frontends, self.schedule, first, self.dtype), 0
             for block, tiles in enumerate(self.schedule.blocks):
                 for tile in tiles:
@@ -160,6 +188,8 @@ class ThreadGathering:
                 gathering.end_block(block)
             results[p] = reduce(p, gathering.total(), gathering.shift)
             self.on_node(t)
+            if store is not None:
+                store.add(p, results[p])
 
         self.run(work, len(nodes))
 
@@ -168,8 +198,18 @@ class ThreadGathering:
     ) -> None:
         index = plan.fields.index
         gatherings: list[Any] = [start_node(p, plan, frontends, self.schedule, first, self.dtype) for p in nodes]
+        store = self.saved if plan is self.plan and not plan.shared else None
+        finished = store.finished() if store is not None else {}
+        if all(p in finished for p in nodes):
+            for p in nodes:
+                results[p] = finished[p]
+            return
+        begin = store.resume(nodes.start, gatherings) if store is not None else 0
         t = 0
         for block, tiles in enumerate(self.schedule.blocks):
+            if block < begin:
+                t += len(tiles)
+                continue
             for tile in tiles:
                 features = first if t == 0 else self.below.tile(t)
 
@@ -181,10 +221,14 @@ class ThreadGathering:
                 t += 1
             for gathering in gatherings:
                 gathering.end_block(block)
+            if store is not None:
+                store.after_block(nodes.start, block + 1, gatherings)
 
         def conclude(i: int) -> None:
             gathering, gatherings[i] = gatherings[i], None
             results[nodes[i]] = reduce(nodes[i], gathering.total(), gathering.shift)
+            if store is not None:
+                store.add(nodes[i], results[nodes[i]])
 
         self.run(conclude, len(nodes))
 
@@ -234,19 +278,36 @@ def train_layer(gather: ThreadGathering, means: Floats | None, *, keep: bool = F
     tiles = gather.schedule.tiles
     if plan.shared or not keep or not below.kept:
         layer = train_nodes(gather, means)
-        return layer, Features(lambda t: layer.encode(below.tile(t), dtype, run), len(tiles), keep=keep)
+        return layer, computed_features(layer, below, len(tiles), dtype, run, keep=keep)
     outputs: list[Block] = [np.empty((plan.fields.n_nodes, plan.n_components, tile.n_rows), dtype) for tile in tiles]
 
-    def and_encode(solve: Solve) -> Reduce:
-        def reduce(p: int, sums: Sums, shift: Floats, /) -> Node:
-            node = solve(p, sums, shift)
-            for t, out in enumerate(outputs):
-                node.encode(field_of(below.tile(t), plan.fields.index[p]).astype(dtype, copy=False), out[p])
-            return node
+    layer = train_nodes(gather, means, lambda solve: SolveAndEncode(solve, below, outputs))
+    return layer, Features.of_blocks(outputs)
 
-        return reduce
 
-    return train_nodes(gather, means, and_encode), Features.of_blocks(outputs)
+def computed_features(
+    layer: TrainedLayer, below: Features, n_tiles: int, dtype: np.dtype[Any], run: Runner, *, keep: bool
+) -> Features:
+    """Features of a trained layer, computed when asked for."""
+    return Features(lambda t: layer.encode(below.tile(t), dtype, run), n_tiles, keep=keep)
+
+
+@dataclass(frozen=True, eq=False)
+class SolveAndEncode:
+    """Sums to trained nodes, whose features are computed right away."""
+
+    solve: Solve
+    below: Features
+    outputs: list[Block]
+
+    def __call__(self, p: int, sums: Sums, shift: Floats, /) -> Node:
+        return self.again(p, self.solve(p, sums, shift))
+
+    def again(self, p: int, node: Node, /) -> Node:
+        index = self.solve.plan.fields.index[p]
+        for t, out in enumerate(self.outputs):
+            node.encode(field_of(self.below.tile(t), index).astype(out.dtype, copy=False), out[p])
+        return node
 
 
 def _added(settled: list[tuple[Sums, Floats]]) -> tuple[Sums, Floats]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -80,25 +82,47 @@ def gather(read: Reader, plan: Plan, frontend: Frontend, itemsize: int) -> tuple
     rows_per_tile = tile_rows(frontend.n_variables, itemsize)
     shift = pilot_shift(variables(read(first_rows(plan, rows_per_tile)).T, frontend))
     tree = Tree()
-    with ThreadPoolExecutor(1) as pool:
-        for block in range(plan.n_blocks):
-            sums = Accumulator(zero_for(plan, frontend.n_inputs, frontend.n_variables))
-            for tile, rows in read_ahead(pool, read, plan.tiles(block, rows_per_tile)):
-                add_tile(sums, rows.T, tile, frontend, shift)
-            tree.add(block, sums.close())
+    for block in range(plan.n_blocks):
+        sums = Accumulator(zero_for(plan, frontend.n_inputs, frontend.n_variables))
+
+        def prepare(tile: Tile, ranges: Sums = sums.sums) -> NDArray[Any]:
+            return prepared(read(tile.rows).T, tile, frontend, shift, ranges)
+
+        for tile, T in ahead(prepare, plan.tiles(block, rows_per_tile)):
+            sums.add(T, tile)
+        tree.add(block, sums.close())
     return tree.total(), shift
 
 
-def read_ahead(pool: Executor, read: Reader, tiles: Iterable[Tile]) -> Iterator[tuple[Tile, NDArray[Any]]]:
-    """Tiles with their rows; the next rows are read while the present ones are worked on."""
-    ahead: tuple[Tile, Future[NDArray[Any]]] | None = None
-    for tile in tiles:
-        following = tile, pool.submit(read, tile.rows)
-        if ahead is not None:
-            yield ahead[0], ahead[1].result()
-        ahead = following
-    if ahead is not None:
-        yield ahead[0], ahead[1].result()
+def ahead(prepare: Callable[[Tile], NDArray[Any]], tiles: Iterable[Tile]) -> Iterator[tuple[Tile, NDArray[Any]]]:
+    """Tiles with what was prepared for them; the next ones are read and expanded while the present one is summed."""
+    ready: queue.Queue[Any] = queue.Queue(maxsize=2)
+    stopped = threading.Event()
+
+    def produce() -> None:
+        try:
+            with np.errstate(all="ignore"):
+                for tile in tiles:
+                    if stopped.is_set():
+                        return
+                    ready.put((tile, prepare(tile)))
+            ready.put(None)
+        except BaseException as error:
+            ready.put(error)
+
+    producer = threading.Thread(target=produce, daemon=True)
+    producer.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        while producer.is_alive():  # a producer that waits for room must find some
+            with suppress(queue.Empty):
+                ready.get(timeout=0.01)
+        producer.join()
 
 
 def variables(X: NDArray[Any], frontend: Frontend) -> NDArray[Any]:
@@ -106,12 +130,18 @@ def variables(X: NDArray[Any], frontend: Frontend) -> NDArray[Any]:
     return frontend.variables(frontend.inputs(X, clip=False))
 
 
-def add_tile(sums: Accumulator, raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats) -> None:
-    """Expand the raw input (feature-major) of a tile and add it to the sums."""
+def prepared(raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats, ranges: Sums) -> NDArray[Any]:
+    """Variables of a tile relative to the shift, from its raw input (feature-major); the range of inputs is noted."""
     X = frontend.inputs(raw, clip=False)
     if not frontend.expansion.is_linear:
-        observe_range(sums.sums, X, tile)
+        observe_range(ranges, X, tile)
     T = frontend.variables(X)
-    if shift.any():
-        T = T - shift[:, None].astype(T.dtype)
-    sums.add(T, tile)
+    if not shift.any():
+        return T
+    by = shift[:, None].astype(T.dtype)
+    return np.asarray(T - by if T is raw else np.subtract(T, by, out=T))
+
+
+def add_tile(sums: Accumulator, raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats) -> None:
+    """Expand the raw input (feature-major) of a tile and add it to the sums."""
+    sums.add(prepared(raw, tile, frontend, shift, sums.sums), tile)
