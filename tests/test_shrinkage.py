@@ -7,8 +7,8 @@ from higsfa import SFA
 
 def make_series(n, rng):
     slow = np.sin(np.arange(n) * 2 * np.pi / 150 + rng.uniform(0, 6))
-    mixing = np.random.default_rng(1).standard_normal((1, 151)) * 0.3
-    return slow, slow[:, None] @ mixing + rng.standard_normal((n, 151)) * np.geomspace(1, 0.05, 151)
+    noise = rng.standard_normal((n, 150)) * np.geomspace(1, 0.05, 150)
+    return slow, np.column_stack([slow + 0.5 * rng.standard_normal(n), noise])
 
 
 def test_shrinkage_makes_features_of_few_samples_hold_on_new_data():

@@ -89,8 +89,8 @@ def _shrunk(C: Floats, C_dot: Floats, scale: Floats, tolerance: float, shrinkage
 
     Noise of variance :math:`\lambda` adds :math:`\lambda` to the diagonal of the covariance and :math:`2 \lambda` to
     that of the edge covariance (its Delta is 2), so directions of little variance lose their appeal. The features are
-    brought back to unit variance under the covariance itself and sorted by their own Delta values; they are decorrelated
-    with the noise, so no longer exactly without it.
+    brought back to unit variance under the covariance itself and sorted by their own Delta values; they are
+    decorrelated with the noise, so no longer exactly without it.
     """
     _, W, rank = slowest(C, C, scale, tolerance, len(C))
     if rank == 0:

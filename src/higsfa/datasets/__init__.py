@@ -1,5 +1,37 @@
 """Data sets drawn by our own code, and readers for what users have on disk."""
 
+from higsfa.datasets.faces import draw_faces, face_parameters, make_faces, with_age
+from higsfa.datasets.patches import make_moving_patches
+from higsfa.datasets.protocols import (
+    Split,
+    binary_race,
+    cross_database,
+    leave_persons_out,
+    random_splits,
+    s1_s2_s3,
+    summarise,
+)
+from higsfa.datasets.readers import ImageSet, read_fairface, read_fgnet, read_folder, read_morph2, read_utkface
 from higsfa.datasets.toy import make_toy
 
-__all__ = ["make_toy"]
+__all__ = [
+    "ImageSet",
+    "Split",
+    "binary_race",
+    "cross_database",
+    "draw_faces",
+    "face_parameters",
+    "leave_persons_out",
+    "make_faces",
+    "make_moving_patches",
+    "make_toy",
+    "random_splits",
+    "read_fairface",
+    "read_fgnet",
+    "read_folder",
+    "read_morph2",
+    "read_utkface",
+    "s1_s2_s3",
+    "summarise",
+    "with_age",
+]

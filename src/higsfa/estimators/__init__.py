@@ -3,8 +3,9 @@
 from higsfa.estimators.gsfa import GSFA
 from higsfa.estimators.igsfa import IGSFA
 from higsfa.estimators.isfa import ISFA
+from higsfa.estimators.label_head import LabelHead
 from higsfa.estimators.layer import Layer
 from higsfa.estimators.networks import HGSFA, HSFA, HiGSFA, HiSFA
 from higsfa.estimators.sfa import SFA
 
-__all__ = ["GSFA", "HGSFA", "HSFA", "IGSFA", "ISFA", "SFA", "HiGSFA", "HiSFA", "Layer"]
+__all__ = ["GSFA", "HGSFA", "HSFA", "IGSFA", "ISFA", "SFA", "HiGSFA", "HiSFA", "LabelHead", "Layer"]

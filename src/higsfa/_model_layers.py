@@ -1,0 +1,98 @@
+"""Trained layers of a network in a model file: receptive fields, plan and nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from higsfa._model_file import Arrays, Tensors, listed, members, refuse, truth, whole
+from higsfa._model_nodes import MAX_VALUES, NodeShape, pack_nodes, unpack_nodes
+from higsfa._model_params import expansion_text, read_expansion
+from higsfa.core.fields import Fields
+from higsfa.core.nodes import Node
+from higsfa.core.solvers import NodeOptions
+from higsfa.training.layers import LayerPlan, TrainedLayer
+
+MAX_LINKS = 2**26
+"""Inputs of all nodes of a layer, counted in nodes below."""
+POSITION_BYTES = 40
+"""Memory of one position of a field on one axis of a grid."""
+
+
+def pack_layer(layer: TrainedLayer, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    plan = layer.plan
+    pack_nodes(layer.nodes, arrays, prefix)
+    return {
+        "field": [int(size) for size in plan.fields.field],
+        "stride": [int(size) for size in plan.fields.stride],
+        "pad": plan.fields.pad,
+        "expansion": expansion_text(plan.expansion),
+        "pca": None if plan.pca is None else int(plan.pca),
+        "shared": plan.shared,
+        "clip_range": plan.clip_range,
+        "clipped": layer.nodes[0].frontend.low is not None,
+        "options": {name: _item(value) for name, value in asdict(plan.options).items()},
+    }
+
+
+def _item(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def unpack_layer(record: Any, tensors: Tensors, prefix: str, grid: tuple[int, ...], width: int) -> TrainedLayer:
+    field, stride, pad, expansion, pca, shared, clip_range, clipped, options = members(
+        record, prefix, "field", "stride", "pad", "expansion", "pca", "shared", "clip_range", "clipped", "options"
+    )
+    plan = LayerPlan(
+        _unpack_fields(grid, field, stride, truth(pad, f"{prefix}pad"), tensors, prefix),
+        width,
+        read_expansion(expansion),
+        None if pca is None else whole(pca, f"{prefix}pca", 1, MAX_VALUES),
+        truth(shared, f"{prefix}shared"),
+        truth(clip_range, f"{prefix}clip_range"),
+        _unpack_options(options, f"{prefix}options"),
+    )
+    n_nodes = plan.fields.n_nodes
+    if plan.n_raw > MAX_VALUES or n_nodes * plan.n_components > MAX_VALUES:
+        refuse(f"{prefix}: inputs of a node and outputs of a layer must be at most {MAX_VALUES:,}")
+    n_raw = None if plan.pca is None else plan.n_raw
+    shape = NodeShape(plan.expansion, plan.children, plan.n_inputs, n_raw, truth(clipped, f"{prefix}clipped"))
+    nodes: Sequence[Node] = unpack_nodes(tensors, prefix, shape, 1 if plan.shared else n_nodes, plan.n_components)
+    return TrainedLayer(plan, nodes)  # type: ignore[arg-type]
+
+
+def _unpack_fields(grid: tuple[int, ...], field: Any, stride: Any, pad: bool, tensors: Tensors, prefix: str) -> Fields:
+    """Fields that fit the grid. Their number is computed before any of them is listed."""
+    sizes, steps = (
+        tuple(whole(n, f"{prefix}{name}", 1, MAX_VALUES) for n in listed(value, f"{prefix}{name}", 3))
+        for name, value in (("field", field), ("stride", stride))
+    )
+    if len(sizes) != len(grid) or len(steps) != len(grid):
+        refuse(f"{prefix}field and stride must have {len(grid)} dimensions")
+    shape = []
+    for length, size, step in zip(grid, sizes, steps, strict=True):
+        n_steps, left = divmod(length - size, step)
+        if size > length or (left and not pad):
+            refuse(f"{prefix}field {sizes} with stride {steps} does not fit the grid {grid}")
+        shape.append(n_steps + 1 + bool(left))
+    if prod(shape) * prod(sizes) > MAX_LINKS:
+        refuse(f"{prefix}fields: more than {MAX_LINKS:,} links from layer to layer")
+    tensors.spend(POSITION_BYTES * sum(shape))
+    return Fields(grid, sizes, steps, pad)
+
+
+def _unpack_options(record: Any, what: str) -> NodeOptions:
+    known = {"bool": (bool,), "float": (float,), "int | None": (int, type(None)), "str": (str,)}
+    names = [option.name for option in fields(NodeOptions)]
+    values = dict(zip(names, members(record, what, *names), strict=True))
+    for option in fields(NodeOptions):
+        if type(values[option.name]) not in known[str(option.type)]:
+            refuse(f"{what}: {option.name} has a value of the wrong type")
+    whole(values["n_components"], f"{what}: n_components", 1, MAX_VALUES)
+    if values["scaling"] not in ("sensitivity", "qr"):
+        refuse(f"{what}: unknown scaling")
+    return NodeOptions(**values)

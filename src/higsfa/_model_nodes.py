@@ -1,0 +1,210 @@
+"""Trained nodes in a model file: the nodes of a layer as a few stacked arrays.
+
+A network has thousands of nodes, so a loaded layer keeps the stacked arrays and makes a node, of views into them, when
+it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from higsfa._model_file import Arrays, Tensors, refuse, refusing
+from higsfa.core.expansions import Expansion
+from higsfa.core.nodes import Frontend, Node, Projection
+
+MAX_VALUES = 2**24
+"""Numbers in a sample, in the expanded input of a node, or in the output of a layer."""
+STACKED = ("slow", "slow_offset", "rest_inputs", "rest_offset", "output_mean")
+"""Rows of all nodes, one node below the other."""
+FLAT = ("rest_slow", "decoder")
+"""Matrices of all nodes, row by row, one node after the other."""
+MATRICES = ("slow", "rest_inputs", "rest_slow", "decoder")
+NODE_BYTES = 100
+"""A node's share of what is built for its layer: where its arrays begin, and its sizes once more."""
+
+
+@dataclass(frozen=True)
+class NodeShape:
+    """What the nodes of a layer have in common.
+
+    Attributes
+    ----------
+    expansion, children, n_inputs : as in the frontend of a node.
+    n_raw : size of the input before the projection on principal components; None where there is no projection.
+    clipped : whether inputs are clipped to a range.
+    """
+
+    expansion: Expansion
+    children: int
+    n_inputs: int
+    n_raw: int | None
+    clipped: bool
+
+    @property
+    def n_expanded(self) -> int:
+        return self.expansion.size(self.n_inputs // self.children, self.children)
+
+
+def pack_nodes(nodes: Sequence[Node], arrays: Arrays, prefix: str) -> None:
+    """Stack the arrays of a layer's nodes."""
+    nodes = list(nodes)
+    frontends = [node.frontend for node in nodes]
+    arrays[f"{prefix}nodes"] = np.array([_sizes(node) for node in nodes], dtype=np.int64)
+    arrays[f"{prefix}center"] = np.stack([f.center for f in frontends])
+    if frontends[0].low is not None:
+        arrays[f"{prefix}low"] = np.stack([f.low for f in frontends])  # type: ignore[misc]
+        arrays[f"{prefix}high"] = np.stack([f.high for f in frontends])  # type: ignore[misc]
+    if frontends[0].projection is not None:
+        projections: list[Any] = [f.projection for f in frontends]
+        arrays[f"{prefix}axes"] = np.stack([p.matrix.T for p in projections])
+        arrays[f"{prefix}axes_mean"] = np.stack([p.mean for p in projections])
+    for name in STACKED:
+        arrays[prefix + name] = np.concatenate([getattr(node, name) for node in nodes])
+    for name in FLAT:
+        arrays[prefix + name] = np.concatenate([getattr(node, name).ravel() for node in nodes])
+    arrays[f"{prefix}decode_offset"] = np.stack([node.decode_offset for node in nodes])
+    deltas = np.full((len(nodes), max(len(node.delta_values) for node in nodes)), np.nan)
+    for row, node in zip(deltas, nodes, strict=True):
+        row[: len(node.delta_values)] = node.delta_values
+    arrays[f"{prefix}delta_values"] = deltas
+
+
+def _sizes(node: Node) -> list[int]:
+    """J, D, rank, number of Delta values, and which matrices lie in memory column by column."""
+    matrices = [getattr(node, name) for name in MATRICES]
+    if node.frontend.projection is not None:
+        matrices.append(node.frontend.projection.matrix)
+    layout = sum(1 << k for k, matrix in enumerate(matrices) if _column_major(matrix))
+    return [node.n_slow, node.n_components, node.rank, len(node.delta_values), layout]
+
+
+def _column_major(matrix: NDArray[Any]) -> bool:
+    """Whether a copy of the matrix, as products make it, lies in memory column by column.
+
+    The last bits of a product depend on it.
+    """
+    flags = np.empty_like(matrix).flags
+    return bool(flags.f_contiguous and not flags.c_contiguous)
+
+
+class StoredNodes(Sequence[Node]):
+    """The nodes of a loaded layer, made when asked for by number, and kept from then on.
+
+    Iteration makes them anew, so that looking through a layer does not fill the memory.
+    """
+
+    def __init__(self, shape: NodeShape, arrays: Arrays) -> None:
+        self._shape, self._arrays = shape, arrays
+        J, D = arrays["nodes"][:, :2].T
+        self._slow, self._rest, self._cross = (
+            np.concatenate([[0], np.cumsum(sizes)]) for sizes in (J, D - J, (D - J) * J)
+        )
+        self._made: dict[int, Node] = {}
+
+    def __len__(self) -> int:
+        return len(self._arrays["nodes"])
+
+    def __iter__(self) -> Iterator[Node]:
+        return map(self._make, range(len(self)))
+
+    def __getitem__(self, p: Any) -> Any:
+        if isinstance(p, slice):
+            return tuple(self[q] for q in range(*p.indices(len(self))))
+        p = range(len(self))[p]
+        if p not in self._made:
+            self._made[p] = self._make(p)
+        return self._made[p]
+
+    def _make(self, p: int) -> Node:
+        arrays, n_inputs = self._arrays, self._shape.n_inputs
+        J, D, rank, n_deltas, layout = arrays["nodes"][p].tolist()
+        slow, rest, cross = (slice(*ends[p : p + 2].tolist()) for ends in (self._slow, self._rest, self._cross))
+        first, last = slow.start + rest.start, slow.stop + rest.stop
+        matrices = {
+            "slow": arrays["slow"][slow],
+            "rest_inputs": arrays["rest_inputs"][rest],
+            "rest_slow": arrays["rest_slow"][cross].reshape(D - J, J),
+            "decoder": arrays["decoder"][first * n_inputs : last * n_inputs].reshape(n_inputs, D),
+        }
+        return Node(
+            frontend=self._frontend(p, bool(layout >> len(MATRICES) & 1)),
+            slow_offset=arrays["slow_offset"][slow],
+            rest_offset=arrays["rest_offset"][rest],
+            decode_offset=arrays["decode_offset"][p],
+            delta_values=arrays["delta_values"][p, :n_deltas],
+            rank=rank,
+            output_mean=arrays["output_mean"][first:last],
+            **{name: _laid_out(matrices[name], bool(layout >> k & 1)) for k, name in enumerate(MATRICES)},
+        )
+
+    def _frontend(self, p: int, column_major: bool) -> Frontend:
+        arrays, shape, projection = self._arrays, self._shape, None
+        low, high = (arrays["low"][p], arrays["high"][p]) if shape.clipped else (None, None)
+        if shape.n_raw is not None:
+            projection = Projection(_laid_out(arrays["axes"][p].T, column_major), arrays["axes_mean"][p])
+        return Frontend(shape.expansion, shape.children, shape.n_inputs, arrays["center"][p], low, high, projection)
+
+
+def _laid_out(matrix: NDArray[Any], column_major: bool) -> NDArray[Any]:
+    return np.asfortranarray(matrix) if column_major else np.ascontiguousarray(matrix)
+
+
+def unpack_nodes(tensors: Tensors, prefix: str, shape: NodeShape, n_nodes: int, n_components: int) -> StoredNodes:
+    """Read the nodes of a layer, each with at most `n_components` outputs."""
+    with refusing(f"{prefix}expansion"):
+        n_expanded = shape.n_expanded
+    if n_expanded > MAX_VALUES:
+        refuse(f"{prefix}expansion: an expanded size of more than {MAX_VALUES:,} is not possible")
+    tensors.spend(NODE_BYTES * n_nodes)
+    I = shape.n_inputs
+    table = tensors.take(f"{prefix}nodes", "I64", (n_nodes, 5))
+    _check_sizes(table, prefix, n_components, n_expanded, I, 5 if shape.n_raw is not None else 4)
+    J, D = (int(total) for total in table[:, :2].sum(axis=0))
+    shapes: dict[str, tuple[int | None, ...]] = {
+        "center": (n_nodes, I),
+        "slow": (J, n_expanded),
+        "slow_offset": (J,),
+        "rest_inputs": (D - J, I),
+        "rest_slow": (int(((table[:, 1] - table[:, 0]) * table[:, 0]).sum()),),
+        "rest_offset": (D - J,),
+        "decoder": (I * D,),
+        "decode_offset": (n_nodes, I),
+        "output_mean": (D,),
+    }
+    if shape.clipped:
+        shapes |= {"low": (n_nodes, I), "high": (n_nodes, I)}
+    if shape.n_raw is not None:
+        shapes |= {"axes": (n_nodes, shape.n_raw, I), "axes_mean": (n_nodes, shape.n_raw)}
+    arrays = {"nodes": table, "delta_values": _deltas(tensors, prefix, table[:, 3])}
+    for name, size in shapes.items():
+        arrays[name] = tensors.take(prefix + name, "F64", size)
+    if shape.clipped and np.any(arrays["low"] > arrays["high"]):
+        refuse(f"{prefix}low is above {prefix}high")
+    return StoredNodes(shape, arrays)
+
+
+def _check_sizes(
+    table: NDArray[Any], prefix: str, n_components: int, n_expanded: int, n_inputs: int, n_matrices: int
+) -> None:
+    """Sizes of the nodes, before anything is computed from them."""
+    most = [min(n_components, n_expanded), n_components, n_expanded, n_expanded, (1 << n_matrices) - 1]
+    if np.any(table < 0) or np.any(table > np.array(most)):
+        refuse(f"{prefix}nodes holds sizes that are out of range")
+    J, D, rank, n_deltas, _ = table.T
+    if np.any(D < J) or np.any(n_inputs < D - J) or np.any(n_deltas < J) or np.any(rank < J):
+        refuse(f"{prefix}nodes holds sizes that do not fit together")
+
+
+def _deltas(tensors: Tensors, prefix: str, counts: NDArray[Any]) -> NDArray[Any]:
+    """Delta values, one row a node, NaN beyond the last one."""
+    name, longest = f"{prefix}delta_values", int(counts.max())
+    tensors.spend(8 * len(counts) * longest)
+    deltas = tensors.take_any(name, "F64", (len(counts), longest))
+    if np.any(np.isfinite(deltas) != (np.arange(longest) < counts[:, None])):
+        refuse(f"array {name} does not hold the numbers that its nodes have")
+    return deltas

@@ -1,0 +1,224 @@
+"""The parts of a face as relief and reflectance; each function draws one part of all images of a batch at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from higsfa.datasets._face_canvas import Canvas, bell, disc, step
+
+
+def outline(x: np.ndarray, y: np.ndarray, p: Any, a: Any, grow: Any = 0.0) -> np.ndarray:
+    """Less than 1 inside the head: a half ellipse above, a rounded square that narrows to the chin below."""
+    down = np.maximum(y + 0.05, 0)
+    down *= 1 / (p.chin + 0.05)
+    down *= down
+    up = np.minimum(y + 0.05, 0)
+    up *= 1 / (1.10 + grow)
+    up *= up
+    across = x * (1 / (p.face_width + grow))
+    across *= across
+    across *= 1 + (2 * p.taper - 0.06 * a.sag) * down
+    up += across
+    up += down
+    across *= down
+    across *= p.jaw + 0.05 * a.sag
+    up -= across
+    return up
+
+
+def skull(c: Canvas, inside: np.ndarray, p: Any) -> None:
+    """The head's dome, with cheeks, chin, the mound of the mouth and the ridge of the brows."""
+    t = np.minimum(inside, 1.15)
+    c.height -= t * (0.20 + 0.32 * t)
+    w = c.window(-0.7, 0.7, -0.15, 0.5)
+    w.height += (p.cheek + 0.02 * p.smile) * bell(disc(w.side, w.y, 0.36, 0.17 - 0.03 * p.smile, 0.30, 0.30))
+    w = c.window(-0.35, 0.35, 0.25, 1.0)
+    w.height += 0.06 * bell(disc(w.x, w.y, 0, p.mouth_y - 0.02, 0.34, 0.26))
+    w.height += p.chin_size * bell(disc(w.x, w.y, 0, p.chin - 0.15, 0.24, 0.17))
+    w.height -= 0.035 * bell(disc(w.x, w.y, 0, p.mouth_y + 0.135, 0.20, 0.07))
+    w = c.window(-0.55, 0.55, -0.5, -0.05)
+    w.height += p.brow_ridge * bell(disc(w.side, w.y, 0.22, p.eye_y - 0.16, 0.34, 0.13))
+
+
+def nose(c: Canvas, p: Any) -> None:
+    """Bridge, tip, wings and nostrils."""
+    w = c.window(-0.24, 0.24, -0.25, 0.42)
+    s = (w.y - p.eye_y) * (1 / (p.nose_y - p.eye_y))
+    down = np.clip(s + 0.25, 0, 1.25) * 0.8
+    across = w.x / (p.nose_bridge + (p.nose_width - p.nose_bridge + 0.02) * down * down + 0.035)
+    end = step(p.nose_y + 0.012 - w.y - 2.0 * w.x * w.x, 0.060)
+    w.height += bell(across * across) * (p.nose_height * (0.18 + 0.82 * down) * down) * end
+    w.height += 0.30 * p.nose_height * bell(disc(w.x, w.y, 0, p.nose_y - 0.055, 0.085, 0.085))
+    w.height += 0.055 * bell(disc(w.side, w.y, p.nose_width * 0.80, p.nose_y - 0.025, 0.062, 0.065))
+    nostril = bell(disc(w.side, w.y - 0.25 * w.side, p.nose_width * 0.46, p.nose_y - 0.028, 0.055, 0.024))
+    w.albedo *= 1 - 0.80 * nostril
+    w.albedo *= 1 - 0.30 * bell(disc(w.x, w.y, 0, p.nose_y + 0.020, p.nose_width * 1.35, 0.055))
+    wing = disc(w.side, w.y, p.nose_width * 0.80, p.nose_y - 0.030, 0.068, 0.062)
+    wing -= 1
+    rim = bell(wing * wing * 3) * step(w.side - p.nose_width * 0.75, 0.03)
+    w.albedo *= 1 - 0.25 * rim
+
+
+def eyes(c: Canvas, p: Any, a: Any) -> None:
+    """Sockets, lids, the white, iris and pupil with a glint."""
+    w = c.window(-0.56, 0.56, -0.42, 0.12)
+    w.height -= p.eye_depth * bell(disc(w.side, w.y, p.eye_distance - 0.03, p.eye_y - 0.015, 0.25, 0.17))
+    w.height += 0.055 * bell(disc(w.side, w.y, p.eye_distance, p.eye_y, 0.19, 0.11))
+    w.albedo *= 1 - 0.22 * bell(disc(w.side, w.y, p.eye_distance - 0.09, p.eye_y - 0.01, 0.13, 0.12))
+
+    u = (w.side - p.eye_distance) * (1 / p.eye_width)
+    y = w.y - p.eye_y + p.eye_slant * (w.side - p.eye_distance)
+    arch = 1 - u * u
+    opening = p.eye_open * (1 + p.lids) * (1 - 0.12 * a.sag - 0.18 * p.smile)
+    upper = y + opening * arch * (1 - 0.18 * u)
+    lower = 0.72 * p.eye_open * arch * (1 + 0.15 * u) - y
+    crease = upper + 0.036 - 0.012 * a.sag
+    near = bell(u * u * 0.62)
+    w.crease(u * 0.85, crease, 0.016, 0.8, 0.30)
+    soft = 0.55 * c.pixel + 0.006
+    open_ = step(upper, soft) * step(lower, soft)
+
+    gaze = u * p.eye_width - p.gaze * np.sign(w.x)
+    radius = gaze * gaze + (y + 0.006) ** 2
+    radius = np.sqrt(radius, out=radius)
+    white = 0.60 - 0.25 * u * u
+    iris = step(0.060 - radius, soft)
+    ball = white + iris * (p.iris * (0.6 + 5.0 * radius) - white)
+    ball *= 1 - 0.9 * step(0.026 - radius, soft)
+    ball *= 0.45 + 0.55 * step(upper - 0.020, 0.025)  # the upper lid casts a shadow
+    glint = bell(disc(gaze, y, -0.016 + 0.05 * p.light_x, -0.022, 0.024, 0.024))
+    ball += glint * 0.55
+    w.paint(open_, ball)
+    lash = bell((upper * (1 / 0.019)) ** 2) * near
+    w.albedo *= 1 - 0.78 * lash
+    w.albedo *= 1 - 0.30 * bell((lower * (1 / 0.016)) ** 2) * near
+
+
+def brows(c: Canvas, p: Any, hair: Any, pores: np.ndarray) -> None:
+    """Hairy arcs that thin out outwards."""
+    w = c.window(-0.58, 0.58, -0.48, -0.12)
+    u = (w.side - p.eye_distance - 0.005) * (1 / 0.205)
+    middle = p.eye_y - p.brow_height - 0.028 * p.brow_raise
+    curve = w.y - (middle - 0.09 * p.brow_arch * (0.55 - (u - 0.25) ** 2)) + 0.020 * p.brow_raise * u
+    thick = p.brow_thickness * (1 - 0.36 * u) + 0.004
+    mask = bell((curve / thick) ** 2 * 0.8) * bell((u * u) ** 2)
+    mask *= p.brow_dark * (1 + 0.15 * pores.take(w.texel))
+    np.clip(mask, 0, 1, out=mask)
+    w.paint(mask, hair)
+
+
+def mouth(c: Canvas, p: Any, a: Any) -> None:
+    """Two lips around a line that opens and smiles."""
+    w = c.window(-0.32, 0.32, 0.34, 0.78)
+    wide = p.mouth_width * (1 + 0.14 * p.smile)
+    u = w.side * (1 / wide)
+    u2 = u * u
+    y = w.y - p.mouth_y + 0.050 * (p.smile - 0.12 - 0.30 * a.sag) * u2
+    arch = np.maximum(1 - u2, 0)
+    gap = 0.030 * p.mouth_open * arch
+    dip = bell(u2 * 14.0) * 0.22
+    thin = 1 - 0.12 * a.lips
+    upper = p.lip_upper * thin * (1 - dip) * arch + gap
+    lower = p.lip_lower * thin * arch * (0.55 + 0.45 * arch) + gap
+    soft = 0.55 * c.pixel + 0.007
+    top, bottom = step(y + upper, soft), step(lower - y, soft)
+    lips = top * bottom * step(1.02 - u, 0.06)
+    w.height += 0.030 * lips * bell(((y - gap - 0.5 * p.lip_lower) / (p.lip_lower * 1.1)) ** 2)
+    w.height += 0.018 * lips * bell(((y + gap + 0.5 * p.lip_upper) / (p.lip_upper * 1.1)) ** 2)
+    w.albedo *= 1 - lips * p.lip_dark * (1 + 0.35 * (y < 0))
+    inside = step(gap - np.abs(y), soft) * step(0.96 - u, 0.08) * (p.mouth_open > 0)
+    w.paint(inside, 0.03 + 0.45 * step(0.6 * gap - np.abs(y + 0.2 * gap), soft) * (p.smile > 0.3))
+    line = bell((y * (1 / 0.017)) ** 2) * bell(u2 * u2 * 0.72)
+    w.albedo *= 1 - 0.62 * line
+    corner = bell(disc(u, y, 1.02, 0.002, 0.16, 0.024))
+    w.albedo *= 1 - 0.35 * corner
+    w.albedo *= 1 - 0.16 * bell(disc(w.x, y, 0, p.lip_lower + 0.035, 0.17, 0.035))
+    w.height -= 0.012 * bell(disc(w.x, w.y, 0, p.mouth_y - 0.105, 0.03, 0.07))
+
+
+def forehead_lines(c: Canvas, p: Any, a: Any) -> None:
+    """Four lines across the forehead and two between the brows."""
+    w = c.window(-0.46, 0.46, -0.70, -0.30)
+    square = w.x * w.x
+    for k in range(4):
+        own, other = p.line[k], p.line[(k + 1) % 4]
+        level = -0.375 - 0.085 * k - 0.028 * p.brow_raise + 0.010 * own
+        across = w.y - level - (0.25 - 0.10 * own * w.x) * square + 0.012 * other * w.x
+        along = (w.x - 0.05 * other) * (1 / (0.40 - 0.03 * k + 0.04 * own))
+        w.crease(along, across, 0.018, 1.3 * a.forehead * (1 - 0.12 * k + 0.15 * other), 0.20)
+    w = c.window(-0.08, 0.08, -0.42, -0.14)
+    along = (w.y + 0.275 + 0.02 * p.line[4]) * (1 / 0.10)
+    w.crease(along, w.side - 0.045 - 0.006 * p.line[5] + 0.02 * along * along, 0.014, 0.9 * a.frown, 0.22)
+
+
+def eye_lines(c: Canvas, p: Any, a: Any) -> None:
+    """Crow's feet, and bags under the eyes."""
+    w = c.window(-0.66, 0.66, -0.30, 0.10)
+    out = w.side - p.eye_distance - p.eye_width - 0.015
+    y = w.y - p.eye_y + 0.01 - 0.8 * out * out
+    for k in range(4):
+        slope = -0.75 + 0.50 * k + 0.06 * p.line[6] + 0.05 * p.line[(7 + k) % 12]
+        along = (out - 0.055 - 0.005 * p.line[k]) * (1 / 0.085)
+        w.crease(along, y - slope * (out + 0.03), 0.014, 1.3 * a.crow, 0.26)
+    w = c.window(-0.56, 0.56, -0.12, 0.22)
+    u = (w.side - p.eye_distance + 0.01) * (1 / 0.155)
+    y = w.y - p.eye_y
+    for k, (drop, amount) in enumerate(((0.075, 0.8), (0.115, 1.0))):
+        across = y - drop - 0.008 * p.line[8 + k] + (0.045 * u - 0.012) * u
+        w.crease(u, across, 0.016 + 0.006 * k, 1.25 * amount * a.bag, 0.17)
+    w.height += 0.020 * a.bag * bell(disc(u, y, 0, 0.078, 0.8, 0.055))
+
+
+def mouth_lines(c: Canvas, p: Any, a: Any) -> None:
+    """Folds from the nose round the mouth, lines down from its corners, and jowls."""
+    w = c.window(-0.42, 0.42, 0.12, 0.62)
+    t = (w.y - p.nose_y + 0.03) * (1 / (p.mouth_y - p.nose_y + 0.06))
+    reach = p.nose_width + 0.025 + (p.mouth_width * (1 + 0.14 * p.smile) - p.nose_width + 0.035) * t
+    across = w.side - reach - (0.09 + 0.04 * p.smile + 0.012 * p.line[10]) * (t - t * t)
+    w.crease((t - 0.5) * 1.55, across, 0.022, 1.4 * a.fold, 0.20)
+    w.height += 0.022 * a.fold * bell(disc(across, t, 0.055, 0.5, 0.075, 0.7))
+    w = c.window(-0.54, 0.54, 0.46, 0.84)
+    t = (w.y - p.mouth_y - 0.09) * (1 / 0.12)
+    w.crease(t, w.side - p.mouth_width - 0.030 - 0.02 * t - 0.004 * p.line[11], 0.018, 1.2 * a.marionette, 0.22)
+    w.height += 0.020 * a.sag * bell(disc(w.side, w.y, 0.40, 0.70, 0.14, 0.12))
+
+
+def skin(c: Canvas, p: Any, a: Any, pores: np.ndarray, mottle: np.ndarray) -> None:
+    """Tone and grain: years make the grain stronger and coarser, and add spots."""
+    fine, coarse = pores.take(c.texel), mottle.take(c.texel)
+    grain = (1 - 0.30 * a.coarseness) * fine
+    grain += (0.45 + 0.35 * a.coarseness) * coarse
+    grain *= a.roughness
+    c.height += 0.0016 * grain
+    grain *= 0.068
+    grain += 1
+    grain *= p.skin**2
+    c.albedo[...] = grain
+    fine *= 0.3
+    coarse += fine
+    coarse -= 1.1
+    spots = np.clip(coarse, 0, 1.2, out=coarse)
+    spots *= -0.15 * a.spots
+    spots += 1
+    c.albedo *= spots
+
+
+def freckles(c: Canvas, p: Any, pores: np.ndarray) -> None:
+    """Specks on cheeks and nose that have nothing to do with age."""
+    w = c.window(-0.55, 0.55, -0.1, 0.4)
+    specks = np.maximum(pores.take(w.texel) - 0.9, 0) * bell(disc(w.side, w.y, 0.2, 0.14, 0.42, 0.28))
+    w.albedo *= 1 - 0.35 * p.freckles * specks
+
+
+def beard(c: Canvas, p: Any, a: Any, hair: Any, pores: np.ndarray) -> None:
+    """A shadow on jaw and upper lip, with stubble."""
+    w = c.window(-0.7, 0.7, 0.2, 1.05)
+    jaw = step(0.75 * w.side + w.y - 0.70, 0.20) * step(w.y - 0.12, 0.2)
+    moustache = bell(disc(w.x, w.y, 0, p.mouth_y - 0.095, 0.27, 0.10))
+    mask = np.maximum(jaw, moustache)
+    mask *= 1 - bell(disc(w.x, w.y, 0, p.mouth_y + 0.01, p.mouth_width * 1.2, 0.11))
+    mask *= a.beard * (1 + 0.12 * pores.take(w.texel))
+    np.clip(mask, 0, 0.9, out=mask)
+    w.paint(mask, hair)

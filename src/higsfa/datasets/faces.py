@@ -1,0 +1,216 @@
+"""Synthetic passport photographs: faces whose age, gender and ethnicity are known exactly.
+
+A face is a row of parameters. :func:`face_parameters` draws rows, :func:`draw_faces` turns rows into images, and
+:func:`with_age` lets the same persons grow older or younger in the same photographs; :func:`make_faces` does it all.
+Age shows mostly in fine structure, such as lines, skin grain and grey strands, and hardly in brightness or proportions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from higsfa.datasets import _face_parts as parts
+from higsfa.datasets import _face_scene as scene
+from higsfa.datasets._face_canvas import Canvas, bell, step, texels, textures
+from higsfa.datasets._face_traits import RACES, ageing, face_table
+
+__all__ = ["draw_faces", "face_parameters", "make_faces", "with_age"]
+
+Parameters = Mapping[str, np.ndarray]
+
+_LABELS = ("age", "gender", "race", "identity")
+_BATCH_PIXELS = 16 * 96 * 96  # a map of a batch fits into the cache of a core
+_SMALLEST = 16
+
+
+def make_faces(
+    n_samples: int,
+    size: int = 96,
+    random_state: Any = 0,
+    *,
+    images_per_person: int = 1,
+    races: Sequence[str] = ("B", "W"),
+    return_parameters: bool = False,
+    n_jobs: int | None = None,
+) -> Any:
+    """Draw synthetic photographs of faces with their labels.
+
+    Image i depends on `random_state`, i and the keywords alone: the first images of a large set are the small set.
+
+    Parameters
+    ----------
+    n_samples : int
+    size : int, default=96
+        Height and width of the images; 32 to 256 look right.
+    random_state : int, RandomState or None, default=0
+    images_per_person : int, default=1
+        Consecutive images that show the same person, within ten years of age, in other poses, light and moods.
+    races : sequence of str, default=("B", "W")
+        Classes of ethnicity, equally frequent, named as in MORPH-II: of "B", "W", "A" and "H". They are crude: tones
+        and proportions around class means, with overlap.
+    return_parameters : bool, default=False
+        Whether to return the parameters too, for :func:`with_age` and :func:`draw_faces`.
+    n_jobs : int or None, default=None
+        Threads, counted as in scikit-learn. The images do not depend on it.
+
+    Returns
+    -------
+    images : array of shape (n_samples, size, size), uint8
+    labels : dict of arrays
+        ``age`` in years (16 to 77, most below 50), ``gender`` ("M" or "F", equally frequent), ``race`` (ethnicity)
+        and ``identity`` (the person's number).
+    parameters : dict of arrays
+        Only with ``return_parameters=True``.
+
+    Examples
+    --------
+    >>> images, labels = make_faces(4, size=48)
+    >>> images.shape, images.dtype, sorted(labels)
+    ((4, 48, 48), dtype('uint8'), ['age', 'gender', 'identity', 'race'])
+    """
+    parameters = face_parameters(n_samples, random_state, images_per_person=images_per_person, races=races)
+    images = draw_faces(parameters, size, n_jobs=n_jobs)
+    labels = {name: parameters[name] for name in _LABELS}
+    return (images, labels, parameters) if return_parameters else (images, labels)
+
+
+def face_parameters(
+    n_samples: int, random_state: Any = 0, *, images_per_person: int = 1, races: Sequence[str] = ("B", "W")
+) -> dict[str, np.ndarray]:
+    """Draw the parameters of faces: labels, traits of the person, pose, light and mood of the photograph.
+
+    Parameters
+    ----------
+    n_samples, random_state, images_per_person, races
+        As in :func:`make_faces`.
+
+    Returns
+    -------
+    parameters : dict of arrays of length n_samples
+        Besides the labels and ``seed`` (of the camera's noise), the traits listed in ``_face_traits``.
+    """
+    if n_samples < 0 or images_per_person < 1:
+        raise ValueError(
+            f"n_samples={n_samples} must not be negative, images_per_person={images_per_person} must be at least 1."
+        )
+    unknown = sorted(set(races) - set(RACES))
+    if unknown or not len(races):
+        raise ValueError(f"races={tuple(races)!r} must be one or more of {', '.join(RACES)}.")
+    key = int(check_random_state(random_state).randint(2**31 - 1))
+    return face_table(key, n_samples, images_per_person, races)
+
+
+def with_age(parameters: Parameters, age: ArrayLike) -> dict[str, np.ndarray]:
+    """The same persons in the same photographs at another age: lines get deeper where they are, nothing else moves.
+
+    Parameters
+    ----------
+    parameters : dict of arrays
+        From :func:`face_parameters`.
+    age : float or array of shape (n_samples,)
+        In years.
+
+    Examples
+    --------
+    >>> young = face_parameters(3)
+    >>> old = draw_faces(with_age(young, 70), size=48)
+    """
+    years = np.array(np.broadcast_to(np.asarray(age, dtype=float), parameters["age"].shape))
+    return {**parameters, "age": years}
+
+
+def draw_faces(
+    parameters: Parameters, size: int = 96, *, batch_size: int | None = None, n_jobs: int | None = None
+) -> np.ndarray:
+    """Draw faces from their parameters.
+
+    Parameters
+    ----------
+    parameters : dict of arrays
+        From :func:`face_parameters` or :func:`with_age`; rows may be selected, repeated and changed.
+    size : int, default=96
+    batch_size : int or None, default=None
+        Images drawn at once; by default as many as suit the cache. The images do not depend on it.
+    n_jobs : int or None, default=None
+        Threads.
+
+    Returns
+    -------
+    images : array of shape (n_samples, size, size), uint8
+    """
+    if size < _SMALLEST:
+        raise ValueError(f"size={size} is too small for a face; take at least {_SMALLEST} pixels.")
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size={batch_size} must be at least 1, or None.")
+    n = len(parameters["age"])
+    batch = batch_size or max(1, _BATCH_PIXELS // size**2)
+    images = np.empty((n, size, size), dtype=np.uint8)
+    textures(size)  # so that threads find them made
+
+    def draw(start: int) -> None:
+        rows = slice(start, start + batch)
+        images[rows] = _draw_batch({name: np.asarray(values)[rows] for name, values in parameters.items()}, size)
+
+    Parallel(n_jobs=n_jobs, require="sharedmem")(delayed(draw)(start) for start in range(0, n, batch))
+    return images
+
+
+def _draw_batch(parameters: Parameters, size: int) -> np.ndarray:
+    p = _broadcastable({name: values for name, values in parameters.items() if values.dtype.kind == "f"})
+    p.line = [getattr(p, f"line{k}") for k in range(12)]
+    a = _broadcastable(vars(ageing(parameters)))
+    pixel = 2.0 / size
+    n_texels, fields = textures(size)
+
+    # Where each pixel lies on the head, and on its front, which moves more than the outline when the head turns.
+    axis = (np.arange(size, dtype=np.float32) + 0.5) * pixel - 1
+    u, v = (axis - p.shift_x) / p.zoom, (axis[:, None] - p.shift_y) / p.zoom
+    head_x, head_y = u + p.rotation * v, v - p.rotation * u
+    inside = parts.outline(head_x, head_y, p, a)
+    near = bell(0.7 * inside)
+    x, y = head_x - p.yaw * near, head_y - p.pitch * near
+    face = Canvas(
+        x=x,
+        y=y,
+        side=np.abs(x) + p.asymmetry * x,
+        height=np.zeros_like(x),
+        albedo=np.empty_like(x),
+        texel=texels(x, y, p, n_texels),
+        pixel=pixel,
+    )
+    dark = p.hair_tone**2
+    greying = dark + a.grey * (0.40 - dark)
+    parts.skin(face, p, a, fields["pores"], fields["mottle"])
+    parts.freckles(face, p, fields["pores"])
+    parts.skull(face, inside, p)
+    parts.nose(face, p)
+    parts.forehead_lines(face, p, a)
+    parts.eye_lines(face, p, a)
+    parts.mouth_lines(face, p, a)
+    parts.beard(face, p, a, 0.7 * dark + 0.3 * greying, fields["pores"])
+    parts.mouth(face, p, a)
+    parts.brows(face, p, 0.5 * dark + 0.5 * greying, fields["pores"])
+    parts.eyes(face, p, a)
+
+    # Strands spread from a point above the head.
+    strands = fields["strands"].take(texels(head_x / (0.6 + 0.23 * head_y), head_y, p, n_texels))
+    hair = scene.hair_light(head_x, head_y, p, a, greying, strands)
+    behind, above = scene.hair_masks(head_x, head_y, p, a, strands)
+    image = scene.backdrop(u, v, p)
+    scene.cover(image, behind, 0.7 * hair)
+    scene.body(image, head_x, head_y, p)
+    scene.cover(image, step(1 - inside, 1.2 * pixel + 0.01), scene.lit(face.height, face.albedo, p, pixel))
+    scene.cover(image, above, hair)
+    return scene.photographed(image, p, parameters["seed"])
+
+
+def _broadcastable(columns: Mapping[str, np.ndarray]) -> SimpleNamespace:
+    """Columns as float32 of shape (images, 1, 1), by attribute."""
+    return SimpleNamespace(**{name: values.astype(np.float32)[:, None, None] for name, values in columns.items()})

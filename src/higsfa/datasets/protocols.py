@@ -1,0 +1,332 @@
+"""Evaluation protocols: who is trained on and who is tested, as in the paper, and how runs are summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
+from sklearn.utils import check_random_state
+
+from higsfa.core.labels import encode_classes, label_names, missing, numeric, pick_label
+from higsfa.metrics import mean_and_standard_error
+
+__all__ = [
+    "PAPER_SIZES",
+    "BinaryRace",
+    "MeanOverRuns",
+    "Split",
+    "ThreeSets",
+    "binary_race",
+    "cross_database",
+    "leave_persons_out",
+    "random_splits",
+    "s1_s2_s3",
+    "summarise",
+]
+
+Ints = NDArray[np.intp]
+
+PAPER_SIZES = {"MB": 3980, "MW": 3980, "FB": 1285, "FW": 1285}
+"""Images of each gender and race in S1 and in S2: 10,530 together."""
+
+
+class Split(NamedTuple):
+    """One run: the numbers of the samples to train on and to test on, both ascending."""
+
+    train: Ints
+    test: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class ThreeSets:
+    """The sets of the paper's first protocol, as ascending sample numbers.
+
+    Attributes
+    ----------
+    s1, s2, s3 : arrays of int
+    runs : two of `Split`
+        Trained on S1 and tested on S2 and S3; trained on S2 and tested on S1 and S3.
+    """
+
+    s1: Ints
+    s2: Ints
+    s3: Ints
+
+    @property
+    def runs(self) -> tuple[Split, Split]:
+        return (
+            Split(self.s1, np.union1d(self.s2, self.s3)),
+            Split(self.s2, np.union1d(self.s1, self.s3)),
+        )
+
+
+def s1_s2_s3(labels: Any, random_state: Any = 0, *, sizes: Mapping[str, int] | None = None) -> ThreeSets:
+    """The paper's protocol on MORPH-II, after Guo and Mu (2014).
+
+    S1 and S2 are drawn at random with the same composition, as many images of black as of white people and about three
+    times more of men than of women; S3 holds all others. Note that the same person may appear in training and test:
+    44 % of the test images of MORPH-II are of persons seen in training. See `leave_persons_out` for the stricter way.
+
+    Parameters
+    ----------
+    labels : DataFrame or dict of arrays
+        With labels "gender" (M, F) and "race" (B, W, ...).
+    random_state : int, RandomState or None, default=0
+    sizes : dict, optional
+        Images in each of S1 and S2 by gender and race, such as {"MB": 40, "FW": 10}; those of the paper by default:
+        3,980 MB and MW, 1,285 FB and FW.
+
+    Returns
+    -------
+    ThreeSets
+
+    Examples
+    --------
+    >>> from higsfa.datasets.protocols import s1_s2_s3
+    >>> labels = {"gender": list("MMMMFFFFM"), "race": list("BBBBWWWWA")}
+    >>> sets = s1_s2_s3(labels, sizes={"MB": 2, "FW": 1})
+    >>> [len(run.train) for run in sets.runs], [len(run.test) for run in sets.runs]
+    ([3, 3], [6, 6])
+    """
+    sizes = PAPER_SIZES if sizes is None else sizes
+    for name in ("gender", "race"):
+        if name not in label_names(labels):
+            raise ValueError(f"labels must hold 'gender' and 'race', got {label_names(labels)}")
+    gender, race = pick_label(labels, "gender"), pick_label(labels, "race")
+    if len(gender) != len(race):
+        raise ValueError(f"labels: {len(gender)} values of 'gender' but {len(race)} of 'race'")
+    unknown = missing(gender) | missing(race)
+    composition = np.array(
+        ["" if gone else f"{g}{r}" for g, r, gone in zip(gender, race, unknown, strict=True)], dtype=object
+    )
+    rng = check_random_state(random_state)
+    parts: tuple[list[Ints], list[Ints]] = ([], [])
+    for kind in sorted(sizes):
+        n = _count(f"sizes[{kind!r}]", sizes[kind], 0)
+        members = np.flatnonzero(composition == kind)
+        if len(members) < 2 * n:
+            raise ValueError(
+                f"sizes: S1 and S2 need {n} images of {kind} each, but labels hold {len(members)} of them; "
+                "give smaller sizes, such as sizes={'MB': 10, 'FB': 10}, or check how gender and race are spelled "
+                f"(found: {sorted(set(composition))[:12]})"
+            )
+        drawn = rng.permutation(members)[: 2 * n]
+        parts[0].append(drawn[:n])
+        parts[1].append(drawn[n:])
+    s1, s2 = (np.sort(np.concatenate([*part, np.zeros(0, dtype=np.intp)])) for part in parts)
+    s3 = np.setdiff1d(np.arange(len(gender)), np.concatenate([s1, s2]))
+    if len(s1) == 0:
+        raise ValueError(f"sizes={dict(sizes)!r} draws no image; give at least one kind and a size above 0")
+    return ThreeSets(s1, s2, s3)
+
+
+def leave_persons_out(identity: Any, n_persons: int = 2000, n_repeats: int = 5, random_state: Any = 0) -> list[Split]:
+    """The paper's second protocol: all images of some persons, drawn at random, are for testing.
+
+    No person is in both training and test data, and both have the same distribution on average.
+
+    Parameters
+    ----------
+    identity : array-like of shape (n_samples,)
+        The person in each image.
+    n_persons : int, default=2000
+        Persons to leave out of training, in each run.
+    n_repeats : int, default=5
+        Number of runs, drawn independently.
+    random_state : int, RandomState or None, default=0
+
+    Returns
+    -------
+    list of Split
+
+    Examples
+    --------
+    >>> from higsfa.datasets.protocols import leave_persons_out
+    >>> (run,) = leave_persons_out(["ann", "bob", "ann", "eve"], n_persons=1, n_repeats=1, random_state=3)
+    >>> run
+    Split(train=array([0, 2, 3]), test=array([1]))
+    """
+    _count("n_persons", n_persons, 1)
+    _count("n_repeats", n_repeats, 1)
+    codes, n_known = _groups(identity, "identity")
+    if n_persons >= n_known:
+        raise ValueError(
+            f"n_persons={n_persons} leaves nobody to train on: identity holds {n_known} persons; leave fewer out"
+        )
+    rng = check_random_state(random_state)
+    runs = []
+    for _ in range(n_repeats):
+        tested = np.isin(codes, rng.permutation(n_known)[:n_persons])
+        runs.append(Split(np.flatnonzero(~tested), np.flatnonzero(tested)))
+    return runs
+
+
+def random_splits(
+    n_samples: Any, train_fraction: float = 0.8, *, groups: Any = None, n_repeats: int = 1, random_state: Any = 0
+) -> list[Split]:
+    """Random splits into training and test data, of samples or of whole groups.
+
+    Parameters
+    ----------
+    n_samples : int, or anything with a length
+    train_fraction : float, default=0.8
+        The part of the samples to train on; with `groups`, the part of the groups.
+    groups : array-like of shape (n_samples,), optional
+        What must not be torn apart, such as the persons.
+    n_repeats : int, default=1
+    random_state : int, RandomState or None, default=0
+
+    Returns
+    -------
+    list of Split
+
+    Examples
+    --------
+    >>> from higsfa.datasets.protocols import random_splits
+    >>> [(len(train), len(test)) for train, test in random_splits(10, 0.7, n_repeats=2)]
+    [(7, 3), (7, 3)]
+    """
+    n = n_samples if isinstance(n_samples, Integral) else len(n_samples)
+    _count("n_samples", n, 2)
+    _count("n_repeats", n_repeats, 1)
+    if not isinstance(train_fraction, Real) or not 0 < train_fraction < 1:
+        raise ValueError(f"train_fraction={train_fraction!r} must be a number between 0 and 1, such as 0.8")
+    codes = None
+    if groups is not None:
+        codes, n_groups = _groups(groups, "groups")
+        if len(codes) != n or n_groups < 2:
+            raise ValueError(
+                f"groups: needs {n} values, one per sample, of two groups or more; got {len(codes)} of {n_groups}"
+            )
+    splitter = (ShuffleSplit if groups is None else GroupShuffleSplit)(
+        n_splits=int(n_repeats), train_size=float(train_fraction), random_state=random_state
+    )
+    return [Split(np.sort(a), np.sort(b)) for a, b in splitter.split(np.zeros(int(n)), groups=codes)]
+
+
+class BinaryRace(NamedTuple):
+    """Race as two classes.
+
+    Attributes
+    ----------
+    label : array of object
+        "B", or "R" for all others; None where race is missing. For training.
+    scored : array of bool
+        Which samples count in the classification rate: those that are B or W.
+    """
+
+    label: NDArray[Any]
+    scored: NDArray[np.bool_]
+
+
+def binary_race(race: Any) -> BinaryRace:
+    """Race as in the paper's second protocol: B against all others (R = W + A + H + O), scored on B and W only.
+
+    Parameters
+    ----------
+    race : array-like of shape (n_samples,)
+        In the letters of MORPH-II.
+
+    Returns
+    -------
+    BinaryRace
+
+    Examples
+    --------
+    >>> from higsfa.datasets.protocols import binary_race
+    >>> binary_race(["B", "W", "H", None])
+    BinaryRace(label=array(['B', 'R', 'R', None], dtype=object), scored=array([ True,  True, False, False]))
+    """
+    values = pick_label(race, None)
+    known = ~missing(values)
+    label = np.full(len(values), None, dtype=object)
+    label[known] = ["B" if value == "B" else "R" for value in values[known]]
+    if "B" not in label or "R" not in label:
+        raise ValueError(
+            f"race must hold 'B' and other letters, as in MORPH-II; got values such as {values[known].tolist()[:5]}"
+        )
+    scored = np.zeros(len(values), dtype=bool)
+    scored[known] = [value in ("B", "W") for value in values[known].tolist()]
+    return BinaryRace(label, scored)
+
+
+def cross_database(age: Any, low: int = 16, high: int = 77) -> NDArray[np.bool_]:
+    """Which samples of another data set to test on: those in the range of ages that was trained on.
+
+    Parameters
+    ----------
+    age : array-like of shape (n_samples,)
+    low, high : int, default=16, 77
+        Ages in completed years, both included; by default those of MORPH-II.
+
+    Returns
+    -------
+    array of bool; False where the age is missing
+
+    Examples
+    --------
+    >>> from higsfa.datasets.protocols import cross_database
+    >>> cross_database([15.9, 16.0, 77.9, 78.0, float("nan")])
+    array([False,  True,  True, False, False])
+    """
+    if low > high:
+        raise ValueError(f"low={low} must not be above high={high}")
+    years = np.floor(numeric(pick_label(age, None), "cross_database"))
+    return np.asarray((years >= low) & (years <= high))
+
+
+class MeanOverRuns(NamedTuple):
+    """Mean over runs and its standard error, which prints as in the paper's tables."""
+
+    mean: float
+    standard_error: float
+
+    def __str__(self) -> str:
+        error = "" if np.isnan(self.standard_error) else f" ± {self.standard_error:.3f}"
+        return f"{self.mean:.3f}{error}"
+
+
+def summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, MeanOverRuns]:
+    """Mean and standard error of each metric over runs.
+
+    Parameters
+    ----------
+    runs : list of dict
+        The metrics of each run, such as {"age_mae": 3.5, "gender_cr": 0.98}; the same ones in every run.
+
+    Returns
+    -------
+    dict of MeanOverRuns
+
+    Examples
+    --------
+    >>> from higsfa.datasets.protocols import summarise
+    >>> print(summarise([{"mae": 3.489}, {"mae": 3.505}])["mae"])
+    3.497 ± 0.008
+    """
+    if len(runs) == 0:
+        raise ValueError("runs is empty: give the metrics of at least one run")
+    names = list(runs[0])
+    for i, run in enumerate(runs):
+        if set(run) != set(names):
+            raise ValueError(f"runs[{i}] has metrics {sorted(run)}, but runs[0] has {sorted(names)}; give all the same")
+    return {name: MeanOverRuns(*mean_and_standard_error([run[name] for run in runs])) for name in names}
+
+
+def _groups(values: Any, what: str) -> tuple[Ints, int]:
+    values = pick_label(values, None)
+    unknown = int(missing(values).sum())
+    if unknown:
+        raise ValueError(f"{what} is missing for {unknown} samples; leave them out, or give them values of their own")
+    return encode_classes(values)
+
+
+def _count(name: str, value: Any, least: int) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
+        raise ValueError(f"{name}={value!r} must be a whole number of at least {least}")
+    return int(value)

@@ -1,0 +1,453 @@
+"""LabelHead: Gaussians checked against scipy's densities, and everything that labels of users bring along."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import softmax
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from higsfa import GSFA
+from higsfa.estimators.label_head import LabelHead
+
+
+def faces(n=600, d=6, seed=0):
+    """Features that tell age (0, 1) and gender (2), and noise; labels as a dict."""
+    rng = np.random.default_rng(seed)
+    age, gender = rng.uniform(16, 77, n), rng.choice(["F", "M"], n)
+    Y = rng.standard_normal((n, d))
+    Y[:, 0] += 3 * (age - 46) / 18
+    Y[:, 1] += np.cos((age - 16) / 61 * np.pi * 2)
+    Y[:, 2] += np.where(gender == "M", 2.0, -2.0)
+    return Y @ np.triu(np.full((d, d), 0.1) + np.eye(d)), {"age": age, "gender": gender}
+
+
+def direct_posterior(Y, members, new):
+    """Posterior from scipy's densities; members = one (rows, weights) per class; covariances divided by N."""
+    total = sum(w.sum() for _, w in members)
+    joint = []
+    for rows, w in members:
+        mean = np.average(Y[rows], weights=w, axis=0)
+        cov = np.cov(Y[rows].T, aweights=w, ddof=0)
+        joint.append(np.log(w.sum() / total) + multivariate_normal(mean, cov).logpdf(new))
+    return softmax(np.column_stack(joint), axis=1)
+
+
+def plain_members(codes):
+    return [(np.flatnonzero(codes == c), np.ones(np.sum(codes == c))) for c in np.unique(codes)]
+
+
+@parametrize_with_checks([LabelHead(), LabelHead("cv", 3, cv=2), LabelHead(integer=True, regularization=0.1)])
+def test_scikit_learns_checks_pass(estimator, check):
+    check(estimator)
+
+
+def test_posterior_of_classes_equals_scipys_densities():
+    Y, labels = faces()
+    new, _ = faces(200, seed=1)
+    head = LabelHead().fit(Y, labels["gender"])
+    expected = direct_posterior(Y, plain_members(labels["gender"]), new)
+    assert_allclose(head.predict_proba(new), expected, atol=1e-9)
+    assert_array_equal(head.predict(new), np.array(["F", "M"])[expected.argmax(axis=1)])
+
+
+def test_soft_estimate_equals_the_papers_sum_over_equal_count_classes():
+    Y, labels = faces(600)
+    age = labels["age"]
+    new, _ = faces(200, seed=1)
+    head = LabelHead(n_features=4, n_classes=12).fit(Y, labels["age"])
+    groups = np.array_split(np.argsort(age), 12)
+    members = [(rows, np.ones(len(rows))) for rows in groups]
+    posterior = direct_posterior(Y[:, :4], members, new[:, :4])
+    means = np.array([age[rows].mean() for rows in groups])
+    assert_allclose(head.classes_[0], means, rtol=1e-12)
+    assert_allclose(head.predict_proba(new), posterior, atol=1e-9)
+    assert_allclose(head.predict(new), posterior @ means, rtol=1e-9)
+
+
+def test_tied_labels_across_a_border_belong_to_both_classes_in_proportion():
+    rng = np.random.default_rng(0)
+    label = np.repeat(np.arange(30.0) + 0.5, 20)
+    Y = rng.standard_normal((600, 2)) + label[:, None] / 10
+    head = LabelHead(n_classes=4).fit(Y, label)  # 150 = 7.5 values a class
+    members = []
+    for c in range(4):
+        share = np.clip(
+            np.minimum((np.floor(label) + 1) * 20, 150 * (c + 1)) - np.maximum(np.floor(label) * 20, 150 * c), 0, 20
+        )
+        rows = np.flatnonzero(share > 0)
+        members.append((rows, share[rows] / 20))
+    assert_allclose(head.predict_proba(Y), direct_posterior(Y, members, Y), atol=1e-9)
+    shuffled = rng.permutation(600)
+    again = LabelHead(n_classes=4).fit(Y[shuffled], label[shuffled])
+    assert_allclose(again.predict(Y), head.predict(Y), rtol=1e-9)
+
+
+def test_full_regularization_gives_all_classes_the_pooled_covariance():
+    Y, labels = faces()
+    codes = labels["gender"]
+    centred = np.concatenate([Y[codes == c] - Y[codes == c].mean(axis=0) for c in "FM"])
+    pooled = centred.T @ centred / len(Y)
+    joint = [
+        np.log(np.mean(codes == c)) + multivariate_normal(Y[codes == c].mean(axis=0), pooled).logpdf(Y) for c in "FM"
+    ]
+    head = LabelHead(regularization=1.0).fit(Y, codes)
+    assert_allclose(head.predict_proba(Y), softmax(np.column_stack(joint), axis=1), atol=1e-9)
+
+
+def test_units_of_the_features_do_not_matter():
+    Y, labels = faces()
+    mixing = np.random.default_rng(1).standard_normal((6, 6))
+    reference = LabelHead().fit(Y, labels).predict(Y)
+    for changed in (Y * 10.0 ** np.arange(-9, 9, 3), Y @ mixing + 100.0):
+        estimate = LabelHead().fit(changed, labels).predict(changed)
+        assert_allclose(estimate["age"], reference["age"], rtol=1e-6)
+        assert_array_equal(estimate["gender"], reference["gender"])
+
+
+def test_constant_and_repeated_features_change_nothing():
+    Y, labels = faces()
+    padded = np.column_stack([np.full(len(Y), 0.1), Y, Y[:, :2], np.full(len(Y), 1e20), Y.sum(axis=1)])
+    plain, head = LabelHead().fit(Y, labels), LabelHead().fit(padded, labels)
+    assert_allclose(head.predict(padded)["age"], plain.predict(Y)["age"], rtol=1e-8)
+    moved = padded.copy()
+    moved[:, 0] = 7e299
+    assert_array_equal(head.predict(moved)["gender"], head.predict(padded)["gender"])
+
+
+def test_features_that_are_all_constant_leave_the_priors():
+    head = LabelHead().fit(np.ones((10, 2)), ["a"] * 7 + ["b"] * 3)
+    assert_allclose(head.predict_proba(np.ones((2, 2))), [[0.7, 0.3]] * 2)
+    assert_array_equal(head.predict([[5.0, -1e300]]), ["a"])
+
+
+def test_a_constant_feature_is_ignored_even_where_its_difference_overflows():
+    Y, labels = faces()
+    padded = np.column_stack([np.full(len(Y), 1e308), Y])
+    head = LabelHead().fit(padded, labels)
+    padded[:, 0] = -1e308
+    assert_allclose(head.predict(padded)["age"], LabelHead().fit(Y, labels).predict(Y)["age"])
+
+
+@pytest.mark.parametrize("size", [1e3, 1e30, 1e150, 1.7e308])
+def test_samples_far_out_get_finite_answers(size):
+    Y, labels = faces()
+    head = LabelHead().fit(Y, labels)
+    far = size * np.array([[1, 0, 0, 0, 0, 0], [-1, 1, -1, 1, -1, 1], [0, 0, 0, 0, 0, 1e-3]])
+    estimate = head.predict(far)
+    assert np.all((estimate["age"] > 16) & (estimate["age"] < 77))
+    for name in labels:
+        assert_allclose(head.predict_proba(far, name).sum(axis=1), 1.0)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=3, max_size=3))
+def test_every_finite_sample_gets_an_estimate_within_the_range_of_the_label(sample):
+    Y, labels = faces(120, 3)
+    estimate = LabelHead().fit(Y, labels).predict([sample])
+    assert 16 < estimate["age"][0] < 77
+    assert estimate["gender"][0] in ("F", "M")
+
+
+def test_training_on_huge_and_tiny_features_stays_finite():
+    Y, labels = faces()
+    reference = LabelHead().fit(Y, labels).predict(Y)["age"]
+    for factor in (1e-200, 1e200):
+        assert_allclose(LabelHead().fit(factor * Y, labels).predict(factor * Y)["age"], reference, rtol=1e-8)
+
+
+def test_training_on_numbers_that_overflow_is_an_error():
+    with pytest.raises(ValueError, match="differences overflow: scale X down"):
+        LabelHead().fit([[1.7e308]] * 9 + [[-1.7e308]], [True] * 5 + [False] * 5)
+
+
+def test_small_and_degenerate_classes_work():
+    rng = np.random.default_rng(0)
+    Y = rng.standard_normal((203, 5))
+    label = np.array(["common"] * 100 + ["constant"] * 100 + ["pair"] * 2 + ["single"])
+    Y[100:200] = [9.0, 0, 0, 0, 0]
+    Y[200:202] += [0, 9, 0, 0, 0]
+    Y[202] += [0, 0, 9, 0, 0]
+    head = LabelHead().fit(Y, label)
+    assert np.all(np.isfinite(head.predict_proba(Y)))
+    assert_array_equal(head.predict(Y), label)
+    # A small class has about the spread of the others, not that of its few samples.
+    assert head.predict([[0.5, 0.5, 9.5, 0.5, 0.5]]) == ["single"]
+
+
+def test_every_class_a_single_sample_is_still_the_nearest_mean():
+    Y = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    head = LabelHead().fit(Y, ["a", "b", "c"])
+    assert_array_equal(head.predict(Y + 0.5), ["a", "b", "c"])
+
+
+def test_missing_labels_are_left_out_label_by_label():
+    Y, labels = faces()
+    age, gender = labels["age"].copy(), labels["gender"].astype(object)
+    age[::3] = np.nan
+    gender[1::4] = None
+    head = LabelHead().fit(Y, {"age": age, "gender": gender})
+    known = ~np.isnan(age)
+    assert_allclose(head.predict(Y)["age"], LabelHead().fit(Y[known], age[known]).predict(Y))
+    known = gender != np.array(None)
+    assert_array_equal(head.predict(Y)["gender"], LabelHead().fit(Y[known], gender[known]).predict(Y))
+
+
+def test_strings_booleans_and_few_whole_numbers_are_classes_and_keep_their_type():
+    Y, labels = faces()
+    male = labels["gender"] == "M"
+    for label in (
+        labels["gender"],
+        labels["gender"].astype(object),
+        male,
+        male.astype(np.int32),
+        np.where(male, 3.0, 1),
+    ):
+        head = LabelHead().fit(Y, label)
+        assert not head.is_numeric_[0]
+        estimate = head.predict(Y)
+        assert estimate.dtype == label.dtype
+        assert np.mean(estimate == label) > 0.95
+    head = LabelHead().fit(Y, np.where(male, True, None))
+    assert head.predict(Y).dtype == bool
+
+
+def test_many_whole_numbers_are_numeric_and_naming_a_label_makes_it_numeric():
+    Y, labels = faces()
+    age = labels["age"].astype(int)
+    assert LabelHead().fit(Y, age).is_numeric_[0]
+    decade = age // 10 * 10
+    assert not LabelHead().fit(Y, decade).is_numeric_[0]
+    head = LabelHead(n_classes={"decade": 4}).fit(Y, {"decade": decade})
+    assert head.is_numeric_["decade"]
+    assert len(head.classes_["decade"]) == 4
+
+
+def test_few_distinct_values_get_a_class_each():
+    Y, labels = faces()
+    middle = labels["age"] // 10 * 10 + 4.5
+    head = LabelHead().fit(Y, middle)
+    assert head.is_numeric_[0]
+    assert_array_equal(head.classes_[0], np.unique(middle))
+    assert_allclose(head.predict(Y), direct_posterior(Y, plain_members(middle), Y) @ np.unique(middle), rtol=1e-9)
+
+
+def test_number_of_classes_is_39_or_what_the_samples_allow():
+    Y, labels = faces(1000)
+    assert len(LabelHead().fit(Y, labels).classes_["age"]) == 39
+    assert len(LabelHead().fit(Y[:100], labels["age"][:100]).classes_[0]) == 5
+    head = LabelHead(n_classes=7).fit(Y, labels)
+    assert (len(head.classes_["age"]), len(head.classes_["gender"])) == (7, 2)
+
+
+def test_integer_keeps_the_integer_part():
+    Y, labels = faces()
+    soft = LabelHead().fit(Y, labels).predict(Y)["age"]
+    whole = LabelHead(integer=True).fit(Y, labels).predict(Y)["age"]
+    assert whole.dtype == np.int64
+    assert_array_equal(whole, np.floor(soft))
+    only = LabelHead(integer={"age": False}).fit(Y, labels).predict(Y)["age"]
+    assert_allclose(only, soft)
+
+
+def test_integer_part_of_a_certain_label_is_not_rounded_down():
+    rng = np.random.default_rng(0)
+    for n_certain in range(3, 16):  # so many classes of age 18, whose probabilities add up to about 1
+        label = np.r_[np.full(50 * n_certain, 18.0), 40.0 + np.arange(100)]
+        Y = rng.standard_normal((len(label), 2)) + 50.0 * (label > 18)[:, None]
+        head = LabelHead(n_classes=n_certain + 2, integer=True).fit(Y, label)
+        assert_array_equal(head.predict(Y[label == 18]), 18)
+
+
+def test_cross_validation_picks_the_informative_features():
+    Y, labels = faces(400, 30)
+    head = LabelHead("cv", candidates=[1, 2, 3, 10, 30]).fit(Y, labels)
+    assert head.n_features_["gender"] in (3, 10)
+    assert head.n_features_["age"] in (2, 3)
+    assert list(head.cv_results_["age"]) == [1, 2, 3, 10, 30]
+    mixed = LabelHead({"age": "cv", "gender": 4}).fit(Y, labels)
+    assert mixed.n_features_["gender"] == 4
+    assert list(mixed.cv_results_) == ["age"]
+    assert mixed.n_features_["age"] < 10
+
+
+def test_cross_validation_scores_are_those_of_refitted_heads():
+    Y, labels = faces(300)
+    folds = KFold(3, shuffle=True, random_state=1)
+    gender = labels["gender"]
+    head = LabelHead("cv", cv=folds, candidates=[2, 5]).fit(Y, gender)
+    for k, score in head.cv_results_[0].items():
+        hits = [
+            np.sum(LabelHead(k).fit(Y[train], gender[train]).predict(Y[test]) == gender[test])
+            for train, test in folds.split(Y)
+        ]
+        assert_allclose(score, sum(hits) / len(Y))
+    listed = LabelHead("cv", cv=list(folds.split(Y)), candidates=[2, 5]).fit(Y, gender)
+    assert listed.cv_results_ == head.cv_results_
+
+
+def test_listed_splits_refer_to_all_rows_also_where_labels_are_missing():
+    Y, labels = faces(300)
+    age = labels["age"].copy()
+    age[:100] = np.nan
+    splits = list(KFold(3, shuffle=True, random_state=1).split(Y))
+    known = np.flatnonzero(~np.isnan(age))
+    renumbered = [tuple(np.flatnonzero(np.isin(known, rows)) for rows in split) for split in splits]
+    head = LabelHead("cv", 8, cv=splits).fit(Y, age)
+    assert_allclose(
+        list(head.cv_results_[0].values()),
+        list(LabelHead("cv", 8, cv=renumbered).fit(Y[known], age[known]).cv_results_[0].values()),
+    )
+
+
+def test_groups_stay_together_in_cross_validation():
+    Y, labels = faces(120, 5)
+    person = np.arange(120) // 4
+    head = LabelHead("cv", cv=3).fit(Y, labels, groups=person)
+    splits = list(GroupKFold(3).split(Y, groups=person))
+    assert head.cv_results_ == LabelHead("cv", cv=splits).fit(Y, labels).cv_results_
+
+
+def test_sample_weight_counts_copies():
+    Y, labels = faces(300)
+    w = np.random.default_rng(0).integers(0, 3, 300)
+    repeated = np.repeat(np.arange(300), w)
+    head = LabelHead().fit(Y, labels, sample_weight=w)
+    copies = LabelHead().fit(Y[repeated], {name: label[repeated] for name, label in labels.items()})
+    for name in labels:
+        assert_allclose(head.predict_proba(Y, name), copies.predict_proba(Y, name), atol=1e-9)
+
+
+def test_regressors_replace_the_gaussians():
+    Y, labels = faces()
+    head = LabelHead(3, regressor={"age": KNeighborsRegressor(7), "gender": LogisticRegression()}).fit(Y, labels)
+    assert_allclose(head.predict(Y)["age"], KNeighborsRegressor(7).fit(Y[:, :3], labels["age"]).predict(Y[:, :3]))
+    logistic = LogisticRegression().fit(Y[:, :3], labels["gender"])
+    assert_array_equal(head.predict(Y)["gender"], logistic.predict(Y[:, :3]))
+    assert_allclose(head.predict_proba(Y, "gender"), logistic.predict_proba(Y[:, :3]), rtol=1e-6)
+    mixed = LabelHead(regressor={"age": LinearRegression()}, integer=True).fit(Y, labels)
+    linear = LinearRegression().fit(Y, labels["age"]).predict(Y)
+    assert_array_equal(mixed.predict(Y)["age"], np.trunc(linear))
+    assert_allclose(mixed.predict_proba(Y, "gender"), LabelHead().fit(Y, labels).predict_proba(Y, "gender"))
+
+
+def test_regressors_take_part_in_cross_validation_and_get_weights():
+    Y, labels = faces(200, 12)
+    head = LabelHead("cv", regressor={"age": KNeighborsRegressor(), "gender": KNeighborsClassifier()})
+    head.fit(Y, labels)
+    assert head.n_features_["age"] <= 4
+    assert 3 <= head.n_features_["gender"] < 12
+    w = np.r_[np.ones(100), np.zeros(100)]
+    weighted = LabelHead(regressor=LinearRegression()).fit(Y, labels["age"], sample_weight=w)
+    assert_allclose(weighted.predict(Y), LinearRegression().fit(Y[:100], labels["age"][:100]).predict(Y))
+
+
+def test_output_has_the_form_of_the_labels():
+    Y, labels = faces()
+    as_dict = LabelHead().fit(Y, labels).predict(Y)
+    assert list(as_dict) == ["age", "gender"]
+    frame = pd.DataFrame(labels, index=np.arange(len(Y)) + 5)
+    out = LabelHead().fit(Y, frame).predict(pd.DataFrame(Y[:9], index=list("abcdefghi")).to_numpy())
+    assert list(out.columns) == ["age", "gender"]
+    assert_allclose(out["age"], as_dict["age"][:9])
+    names = [f"slow{j}" for j in range(6)]
+    X = pd.DataFrame(Y, columns=names, index=frame.index)
+    out = LabelHead().fit(X, frame).predict(X[:4])
+    assert list(out.index) == [5, 6, 7, 8]
+    assert list(LabelHead().fit(X, frame).feature_names_in_) == names
+    series = LabelHead().fit(X, frame["age"]).predict(X)
+    assert_allclose(series, as_dict["age"])
+    table = LabelHead().fit(Y, np.column_stack([labels["age"], labels["age"] / 2])).predict(Y)
+    assert table.shape == (600, 2)
+    assert_allclose(table[:, 1], table[:, 0] / 2)
+
+
+def test_nullable_pandas_columns_work():
+    Y, labels = faces()
+    frame = pd.DataFrame(
+        {
+            "male": pd.array(labels["gender"] == "M", dtype="boolean"),
+            "gender": pd.Categorical(labels["gender"]),
+            "age": pd.array(labels["age"].astype(int), dtype="Int64"),
+        }
+    )
+    frame.loc[:50, "male"] = pd.NA
+    frame.loc[:30, "age"] = pd.NA
+    out = LabelHead().fit(Y, frame).predict(Y)
+    assert np.mean(out["male"] == (labels["gender"] == "M")) > 0.95
+    assert np.mean(out["gender"] == labels["gender"]) > 0.95
+    assert np.mean(np.abs(out["age"] - labels["age"])) < 8
+
+
+def test_pipeline_grid_search_and_clone_work():
+    Y, labels = faces(300)
+    model = make_pipeline(GSFA(n_components=4), LabelHead()).fit(Y, labels)
+    assert set(model.predict(Y)) == {"age", "gender"}
+    head = LabelHead({"age": 5}, regressor={"age": LinearRegression()})
+    assert clone(head).get_params()["n_features"] == {"age": 5}
+    search = GridSearchCV(LabelHead(), {"n_features": [1, 6]}, scoring="accuracy", cv=3).fit(Y, labels["gender"])
+    assert search.best_params_ == {"n_features": 6}
+
+
+def test_a_failed_fit_leaves_the_head_as_it_was():
+    Y, labels = faces()
+    head = LabelHead().fit(Y, labels)
+    before = head.predict(Y)["age"]
+    with pytest.raises(ValueError, match="700 values"):
+        head.fit(Y, {"gender": labels["gender"], "age": np.zeros(700)})
+    assert_array_equal(head.predict(Y)["age"], before)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "labels", "message"),
+    [
+        ({"n_features": 7}, None, r"n_features=7 for label 'age'.*from 1 to 6"),
+        ({"n_features": {"age": 0}}, None, r"n_features=0 for label 'age'"),
+        ({"n_features": {"age": 2.5}}, None, r"n_features=2.5 for label 'age'"),
+        ({"n_features": {"agee": 2}}, None, r"n_features names labels \['agee'\].*\['age', 'gender'\]"),
+        ({"n_features": "all"}, None, r"'n_features' parameter"),
+        ({"n_classes": {"gender": 3}}, None, r"n_classes=.* names label 'gender'.* leave this one out"),
+        ({"n_classes": 1000}, None, r"n_classes=1000 for label 'age'.*600 samples"),
+        ({"n_classes": {"age": 0}}, None, r"n_classes=0 for label 'age'"),
+        ({"regressor": LinearRegression()}, None, r"regressor: label 'gender' is categorical and needs a classifier"),
+        ({"regressor": LogisticRegression()}, None, r"regressor: label 'age' is numeric and needs a regressor"),
+        ({"regularization": 2.0}, None, r"'regularization' parameter"),
+        ({"n_features": "cv", "candidates": [3, 9]}, None, r"candidates=\[3, 9\].*from 1 to 6"),
+        ({}, {"age": np.full(600, np.nan)}, r"all values of label 'age' are missing"),
+        ({}, {"age": np.zeros(5)}, r"label 'age' has 5 values for 600 samples"),
+        ({}, {}, r"requires y"),
+        ({"integer": True}, {"age": np.linspace(1e17, 2e17, 600)}, r"integer: label 'age' has values beyond"),
+        ({"regularization": -1.0}, None, r"'regularization' parameter"),
+        ({}, {"age": np.r_[np.inf, np.arange(599.0)]}, r"infinite"),
+    ],
+)
+def test_mistakes_are_named(parameters, labels, message):
+    Y, good = faces()
+    with pytest.raises(ValueError, match=message):
+        LabelHead(**parameters).fit(Y, good if labels is None else labels)
+
+
+def test_mistakes_when_predicting_are_named():
+    Y, labels = faces()
+    with pytest.raises(NotFittedError):
+        LabelHead().predict(Y)
+    head = LabelHead(regressor={"gender": LinearSVC()}).fit(Y, labels)
+    with pytest.raises(ValueError, match=r"label='race' is not one of .*\['age', 'gender'\]"):
+        head.predict_proba(Y, "race")
+    with pytest.raises(ValueError, match=r"label=None"):
+        head.predict_proba(Y)
+    with pytest.raises(ValueError, match=r"LinearSVC has no predict_proba"):
+        head.predict_proba(Y, "gender")
+    with pytest.raises(ValueError, match=r"6 features"):
+        head.predict(Y[:, :3])
+    with pytest.raises(ValueError, match=r"sample_weight: KNeighborsRegressor"):
+        LabelHead(regressor=KNeighborsRegressor()).fit(Y, labels["age"], sample_weight=np.ones(600))
