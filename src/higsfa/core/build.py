@@ -52,12 +52,18 @@ def group_memberships(values: Floats, w: Floats, n_groups: int) -> tuple[Ints, F
     atoms : (N,) the atom of each sample, -1 for missing values; atom g < n_groups is group g.
     P : (A, n_groups) membership of each atom, rows sum to 1.
     """
-    known = np.flatnonzero(~np.isnan(values) & (w > 0))
-    order = known[np.argsort(values[known])]
+    left_out = np.isnan(values) | (w <= 0)
+    if left_out.any():
+        known = np.flatnonzero(~left_out)
+        order = known[np.argsort(values[known])]
+    else:
+        order = np.argsort(values)
     ordered = values[order]
-    new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
-    ends = np.concatenate([np.flatnonzero(new)[1:], [len(order)]])
-    upper = np.cumsum(w[order])[ends - 1]
+    new = np.empty(len(order), dtype=bool)
+    new[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    ends = np.append(np.flatnonzero(new)[1:], len(order))
+    upper = ends * w[order[0]] if np.all(w == w[0]) else np.cumsum(w[order])[ends - 1]
     lower = np.concatenate([[0.0], upper[:-1]])
     size = upper[-1] / n_groups
     first = np.clip(np.floor(lower / size + 1e-9), 0, n_groups - 1).astype(np.intp)

@@ -7,6 +7,7 @@ what the edges look like as a sparse matrix (for small N); the sums of training 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,13 +49,13 @@ class GroupEdges:
     def n_atoms(self) -> int:
         return len(self.loops)
 
-    @property
+    @cached_property
     def masses(self) -> Floats:
         """Total sample weight of each atom."""
-        inside = self.atoms >= 0
-        return _totals(self.atoms[inside], self.sample_weight[inside], self.n_atoms)
+        # Samples without an atom are counted in one more place, which is cheaper than leaving them out.
+        return _totals(self.atoms + 1, self.sample_weight, self.n_atoms + 1)[1:]
 
-    @property
+    @cached_property
     def atom_degrees(self) -> Floats:
         """Degree per unit of sample weight, the loops that were taken out included."""
         return self.couplings @ self.masses
