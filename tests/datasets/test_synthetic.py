@@ -19,14 +19,13 @@ def middle(images: np.ndarray) -> np.ndarray:
     return images[:, int(0.25 * n) : int(0.85 * n), int(0.25 * n) : int(0.75 * n)].astype(float)
 
 
-def high_pass(images: np.ndarray) -> np.ndarray:
-    return images - gaussian_filter(images, (0, 1.5, 1.5))
-
-
 def fine_contrast(images: np.ndarray) -> np.ndarray:
-    """Typical size of fine structure, relative to brightness; medians pass over the edges of eyes and mouth."""
-    skin = middle(images)
-    return np.median(np.abs(high_pass(skin)), axis=(1, 2)) / skin.mean(axis=(1, 2))
+    """Typical size of fine structure on forehead and cheeks, relative to the brightness of the image."""
+    images = images.astype(float)
+    fine = np.abs(images - gaussian_filter(images, (0, 1.5, 1.5))) / images.mean(axis=(1, 2), keepdims=True)
+    windows = ((0.20, 0.32, 0.35, 0.65), (0.51, 0.70, 0.62, 0.72), (0.51, 0.70, 0.28, 0.38))
+    cuts = [[int(edge * images.shape[1]) for edge in window] for window in windows]
+    return np.mean([fine[:, top:bottom, left:right].mean(axis=(1, 2)) for top, bottom, left, right in cuts], axis=0)
 
 
 def delta(signal: np.ndarray, recording: np.ndarray) -> np.ndarray:
@@ -83,7 +82,7 @@ def test_sizes_show_the_same_faces():
     large, small = draw_faces(parameters, 96).astype(float), draw_faces(parameters, 48).astype(float)
     shrunk = large.reshape(8, 48, 2, 48, 2).mean(axis=(2, 4))
     for a, b in zip(shrunk, small, strict=True):
-        assert np.corrcoef(a.ravel(), b.ravel())[0, 1] > 0.98
+        assert np.corrcoef(a.ravel(), b.ravel())[0, 1] > 0.97
 
 
 def test_faces_are_quick():
@@ -162,20 +161,20 @@ def test_years_change_fine_structure_and_hardly_brightness():
     young, old = (draw_faces(with_age(parameters, age), 96) for age in (20, 60))
     brightness = middle(old).mean(axis=(1, 2)) - middle(young).mean(axis=(1, 2))
     between_persons = middle(young).mean(axis=(1, 2)).std()
-    assert np.abs(brightness).max() < 0.05 * 255
-    assert np.abs(brightness).mean() < 0.3 * between_persons
-    assert np.median(fine_contrast(old) / fine_contrast(young)) > 2
+    assert np.abs(brightness).max() < 0.03 * 255
+    assert np.abs(brightness).mean() < 0.1 * between_persons
+    assert np.median(fine_contrast(old) / fine_contrast(young)) > 1.8
 
 
 def test_skin_hardly_changes_in_coarse_structure():
     parameters = face_parameters(60, random_state=3)
     young, old = (middle(draw_faces(with_age(parameters, age), 96)) for age in (20, 60))
     change = gaussian_filter(old - young, (0, 6, 6))
-    assert change.var() < 0.1 * gaussian_filter(young, (0, 6, 6)).var(axis=0).mean()
+    assert change.var() < 0.05 * gaussian_filter(young, (0, 6, 6)).var(axis=0).mean()
 
 
 def test_age_is_readable_from_fine_structure_but_not_from_brightness():
-    images, labels = make_faces(400, 64, random_state=5)
+    images, labels = make_faces(300, 96, random_state=5)
     assert spearmanr(fine_contrast(images), labels["age"]).statistic > 0.7
     assert abs(spearmanr(middle(images).mean(axis=(1, 2)), labels["age"]).statistic) < 0.2
 
