@@ -1,0 +1,34 @@
+"""Fits a small network in a process of its own, so that it can be killed: data.npy checkpoint-or-dash memory out.npy"""
+
+import sys
+
+import numpy as np
+
+import higsfa.training.driver as driver
+from higsfa import presets, sources
+from higsfa.graphs import ClusteredGraph, SerialGraph
+from higsfa.training.checkpoints import Checkpoint
+
+driver.NETWORK_BLOCK = 512
+Checkpoint.__dataclass_fields__["interval"].default = 0.0
+Checkpoint.__init__.__defaults__ = (0.0,)
+
+
+def make_labels(n):
+    rng = np.random.default_rng(1)
+    return {"age": rng.uniform(0, 1, n), "group": rng.integers(0, 2, n)}
+
+
+def make_network(**params):
+    return presets.pyramid((20, 20), 16, graph=SerialGraph("age") + ClusteredGraph("group"), n_jobs=2, **params)
+
+
+def main(data, checkpoint, memory, out):
+    source = sources.npy(data)
+    network = make_network(memory=memory)
+    network.fit(source, make_labels(len(source)), checkpoint=None if checkpoint == "-" else checkpoint)
+    np.save(out, network.transform(source))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
