@@ -4,14 +4,10 @@ import sys
 
 import numpy as np
 
+import higsfa.training.checkpoints as checkpoints
 import higsfa.training.driver as driver
 from higsfa import presets, sources
 from higsfa.graphs import ClusteredGraph, SerialGraph
-from higsfa.training.checkpoints import Checkpoint
-
-driver.NETWORK_BLOCK = 512
-Checkpoint.__dataclass_fields__["interval"].default = 0.0
-Checkpoint.__init__.__defaults__ = (0.0,)
 
 
 def make_labels(n):
@@ -24,6 +20,7 @@ def make_network(**params):
 
 
 def main(data, checkpoint, memory, out):
+    driver.NETWORK_BLOCK, checkpoints.INTERVAL = 512, 0.0
     source = sources.npy(data)
     network = make_network(memory=memory)
     network.fit(source, make_labels(len(source)), checkpoint=None if checkpoint == "-" else checkpoint)

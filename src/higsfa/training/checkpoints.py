@@ -38,6 +38,8 @@ from higsfa.core.tiles import Plan
 from higsfa.training.layers import LayerPlan, TrainedLayer
 
 PROTOCOL = 1
+INTERVAL = 60.0
+"""Seconds between checkpoints within a pass."""
 Key = dict[str, str]
 
 
@@ -58,7 +60,7 @@ class Checkpoint:
 
     folder: Path
     key: Key
-    interval: float = 60.0
+    interval: float = field(default_factory=lambda: INTERVAL)
     _last: float = field(default_factory=time.monotonic)
 
     def open(self) -> None:
