@@ -88,6 +88,7 @@ def _starts(size: int, field: int, stride: int, pad: bool) -> list[int]:
 
 def _fitting(size: int, field: int, stride: int) -> str:
     """The nearest (field, stride) pairs that fit."""
+    stride = min(stride, size)
     near = range(max(1, field - 16), min(size, field + 16) + 1)
     steps = range(max(1, stride - 16), stride + 17)
     pairs = [(f, s) for f in near for s in steps if s <= f and (size - f) % s == 0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from numbers import Integral
 from pathlib import Path
@@ -179,7 +181,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             if graph.n_samples != len(source):
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {len(source)}")
             saved = self._checkpoint(checkpoint, source, graph, plans)
-            with progress(self.verbose, plans) as on_layer:
+            with progress(self.verbose, plans) as on_layer, _explained(self, source):
                 trained = train_network(
                     plans,
                     source.take,
@@ -259,6 +261,8 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if is_dask(X):
             return dask_transform(self, X)
         source = check_data(self, X, reset=False, allow_nd=True)
+        if len(source.shape) > 1 and tuple(source.shape) != tuple(self.input_shape_):
+            raise ValueError(f"samples have shape {source.shape}, but the network was trained for {self.input_shape_}")
         dtype = product_dtype(source.dtype)
         plans = [layer.plan for layer in self._trained]
         rows = min(1024, tile_size(plans, int(np.prod(source.shape)), dtype.itemsize))
@@ -318,7 +322,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters; with deep also those of the layers, as ``layer1__n_components``."""
         params = super().get_params(deep=deep)
-        if deep and self.layers is not None:
+        if deep and isinstance(self.layers, list | tuple) and all(isinstance(layer, Layer) for layer in self.layers):
             for number, layer in enumerate(self.layers, 1):
                 params[f"layer{number}"] = layer
                 params.update({f"layer{number}__{key}": value for key, value in layer.get_params().items()})
@@ -386,6 +390,15 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+@contextmanager
+def _explained(network: Network, X: Source) -> Iterator[None]:
+    """Sums that are not finite come from data that are not, or that are too large."""
+    try:
+        yield
+    except FloatingPointError:
+        report_not_finite(network, X)
 
 
 def _by(sizes: Any) -> str:

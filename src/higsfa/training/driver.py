@@ -84,7 +84,7 @@ def make_budget(
     limit: int,
 ) -> Budget:
     """Decide what to keep, so that `limit` bytes are not exceeded; a ValueError if that cannot be done."""
-    rows = tile_size(plans, n_pixels, itemsize)
+    rows = min(n_samples, tile_size(plans, n_pixels, itemsize))
     levels = 1 + ceil(log2(max(1, n_blocks)))
     input_bytes = n_samples * n_pixels * input_itemsize
     widest = max([n_pixels] + [plan.fields.n_nodes * plan.n_components for plan in plans])
@@ -92,35 +92,43 @@ def make_budget(
     keep_input = input_bytes + working <= limit // 2
     held = input_bytes if keep_input else 0
     peak, passes = held + working, 1
-    below_kept = keep_input
+    below_kept, lagging = keep_input, 0
     layers = []
     for k, plan in enumerate(plans):
         T, nodes = plan.frontend_size, plan.fields.n_nodes
         sums = 8 * ((n_channels + 3) * T * T + (n_channels + n_atoms) * T)
         features = n_samples * nodes * plan.n_components * itemsize
-        first_pass = plan.pca is not None or (k == 0 and not plan.expansion.is_linear)
+        unknown = k == 0 or plans[k - 1].shared  # means of the inputs are not known beforehand
+        first_pass = plan.pca is not None or (unknown and not plan.expansion.is_linear)
+        room = limit - held - working
+        least = nodes if plan.shared else 1
         if below_kept:
-            at_once = nodes if plan.shared else n_jobs
-            need = at_once * sums * (levels + 1)
+            at_once, copies = (nodes if plan.shared else n_jobs), levels + 1
         else:
-            room = limit - held - working
-            at_once = int(min(nodes, room // (sums * levels)))
-            if at_once < 1 or (plan.shared and at_once < nodes):
-                raise ValueError(
-                    f"memory: {limit / 2**20:.0f} MiB are not enough to train layer {k + 1} "
-                    f"({nodes} nodes of {T} variables); at least {(held + working + sums * levels) / 2**20:.0f} MiB are"
-                )
-            need = at_once * sums * levels
-            passes += ceil(nodes / at_once) + first_pass if k or not keep_input else 0
+            at_once, copies = int(min(nodes, max(room, 0) // (sums * levels))), levels
+            passes += (ceil(nodes / max(at_once, 1)) + first_pass) if k or not keep_input else 0
+        need = at_once * sums * copies
+        if at_once < least or need > room:
+            raise ValueError(
+                f"memory: {limit / 2**20:.1f} MiB are not enough to train layer {k + 1} "
+                f"({nodes} nodes of {T} variables); at least {_mib(held + working + max(least, at_once) * sums * copies)} are"
+            )
         keep = k + 1 < len(plans) and held + features + working + need <= limit
         peak = max(peak, held + working + need + (features if keep else 0))
         work = float(n_samples) * nodes * (T * T / 2 + plan.n_components * (T + plan.n_inputs))
         layers.append(LayerBudget(features, sums, keep, at_once, work))
-        if keep:
-            held, below_kept = features, True
-        elif below_kept and k + 1 < len(plans):
-            below_kept = False
+        held -= lagging
+        lagging = 0
+        if keep and (below_kept and not plan.shared):
+            held = features
+        elif keep:  # computed during the next pass, so what they are computed from stays until then
+            lagging, held = held, held + features
+        below_kept = keep
     return Budget(keep_input, tuple(layers), int(peak), passes, sum(layer.work for layer in layers))
+
+
+def _mib(n_bytes: int) -> str:
+    return f"{ceil(n_bytes / 2**20)} MiB"
 
 
 def train_network(

@@ -51,6 +51,11 @@ class Features:
         return features
 
     @property
+    def keeps(self) -> bool:
+        """Whether blocks stay in memory once they are computed."""
+        return self._keep
+
+    @property
     def kept(self) -> bool:
         """Whether every block is in memory."""
         return all(block is not None for block in self._blocks)
@@ -61,7 +66,13 @@ class Features:
             block = self._compute(t)
             if self._keep:
                 self._blocks[t] = block
+                if self.kept:  # what they were computed from is not needed any more
+                    self._compute = _nothing
         return block
+
+
+def _nothing(t: int) -> Block:
+    raise RuntimeError(f"tile {t} is in memory")
 
 
 def raw_features(

@@ -18,7 +18,7 @@ from higsfa.core.nodes import Frontend, Node
 from higsfa.core.solvers import NodeOptions, solve_node
 from higsfa.core.statistics import Sums, merge, shifted, zero
 from higsfa.core.tiles import Plan, class_plan, make_plan, sequence_plan
-from higsfa.training.passes import Reader, gather
+from higsfa.training.passes import Reader, gather, guarded
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class Statistics:
         """Train the node."""
         frontend = self.frontend
         if clip_range and not frontend.expansion.is_linear:
-            frontend = replace(frontend, low=self.sums.low, high=self.sums.high)
+            frontend = guarded(frontend, self.sums, self.precision)
         return solve_node(self.covariances(), frontend, self.shift, options)
 
     def __add__(self, other: object) -> Any:

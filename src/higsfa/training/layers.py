@@ -112,8 +112,13 @@ class TrainedLayer:
         return below
 
     @property
-    def output_means(self) -> Floats:
-        """(nodes, D) mean of every output over the training data; zeros beyond the rank of a node."""
+    def output_means(self) -> Floats | None:
+        """(nodes, D) mean of every output over the training data; zeros beyond the rank of a node.
+
+        None if weights are shared: the node knows its mean over all fields, not over each of them.
+        """
+        if self.plan.shared:
+            return None
         means = np.zeros((self.plan.fields.n_nodes, self.plan.n_components))
         for p in range(len(means)):
             node = self.node(p)
@@ -136,8 +141,12 @@ def threads(n_jobs: int) -> Iterator[Runner]:
             return
         with ThreadPoolExecutor(n_jobs) as pool:
 
+            def quietly(work: Callable[[int], None], p: int) -> None:
+                with np.errstate(all="ignore"):  # the setting of the calling thread does not reach this one
+                    work(p)
+
             def run(work: Callable[[int], None], n: int) -> None:
-                for done in [pool.submit(work, p) for p in range(n)]:
+                for done in [pool.submit(quietly, work, p) for p in range(n)]:
                     done.result()
 
             yield run

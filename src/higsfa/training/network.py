@@ -24,7 +24,7 @@ from higsfa.core.statistics import Accumulator, Sums, Tree, merge, shifted, zero
 from higsfa.core.tiles import Tile
 from higsfa.training.features import Features, Schedule
 from higsfa.training.layers import Block, LayerPlan, Runner, TrainedLayer, field_of
-from higsfa.training.passes import PILOT, add_tile, pilot_shift
+from higsfa.training.passes import PILOT, add_tile, guarded, pilot_shift
 
 Floats = NDArray[np.float64]
 
@@ -66,6 +66,12 @@ class Reduce(Protocol):
     def __call__(self, p: int, sums: Sums, shift: Floats, /) -> Any: ...
 
 
+def check_finite(sums: Sums) -> None:
+    """Raise if data were not finite, or so large that their products are not."""
+    if not np.all(np.isfinite(np.einsum("kii->ki", sums.second))):
+        raise FloatingPointError("sums are not finite")
+
+
 @dataclass(frozen=True, eq=False)
 class Solve:
     """Sums to trained nodes."""
@@ -76,9 +82,10 @@ class Solve:
     precision: float
 
     def __call__(self, p: int, sums: Sums, shift: Floats, /) -> Node:
+        check_finite(sums)
         frontend = self.frontends[p if len(self.frontends) > 1 else 0]
         if self.plan.clip_range and not frontend.expansion.is_linear:
-            frontend = replace(frontend, low=sums.low, high=sums.high)
+            frontend = guarded(frontend, sums, self.precision)
         return solve_node(covariances(sums, self.weighting, shift, self.precision), frontend, shift, self.plan.options)
 
 
@@ -90,6 +97,7 @@ class Moments:
     precision: float
 
     def __call__(self, p: int, sums: Sums, shift: Floats, /) -> tuple[Floats, Floats]:
+        check_finite(sums)
         cov = covariances(sums, self.weighting, shift, self.precision)
         return cov.plain_mean + shift, cov.plain
 
@@ -102,6 +110,10 @@ class Settle:
 
     def __call__(self, p: int, sums: Sums, shift: Floats, /) -> tuple[Sums, Floats]:
         return settle_groups(sums, self.weighting), shift
+
+
+def _ignore(steps: int) -> None:
+    """Progress that is not shown."""
 
 
 class PassStore(Protocol):
@@ -171,6 +183,7 @@ class ThreadGathering:
         self, nodes: range, plan: LayerPlan, frontends: Any, reduce: Reduce, first: Block, results: list[Any]
     ) -> None:
         index = plan.fields.index
+        on_node = self.on_node if plan is self.plan else _ignore
         store = self.saved if plan is self.plan and not plan.shared else None
         finished = store.finished() if store is not None else {}
 
@@ -178,7 +191,7 @@ class ThreadGathering:
             p = nodes[i]
             if p in finished:
                 results[p] = reduce.again(p, finished[p]) if isinstance(reduce, Again) else finished[p]
-                self.on_node(len(self.schedule.tiles))
+                on_node(len(self.schedule.tiles))
                 return
             gathering, t = start_node(p, plan, frontends, self.schedule, first, self.dtype), 0
             for block, tiles in enumerate(self.schedule.blocks):
@@ -187,7 +200,7 @@ class ThreadGathering:
                     t += 1
                 gathering.end_block(block)
             results[p] = reduce(p, gathering.total(), gathering.shift)
-            self.on_node(t)
+            on_node(t)
             if store is not None:
                 store.add(p, results[p])
 
@@ -197,12 +210,13 @@ class ThreadGathering:
         self, nodes: range, plan: LayerPlan, frontends: Any, reduce: Reduce, first: Block, results: list[Any]
     ) -> None:
         index = plan.fields.index
+        on_node = self.on_node if plan is self.plan else _ignore
         gatherings: list[Any] = [start_node(p, plan, frontends, self.schedule, first, self.dtype) for p in nodes]
         store = self.saved if plan is self.plan and not plan.shared else None
         finished = store.finished() if store is not None else {}
         if all(p in finished for p in nodes):
             for p in nodes:
-                results[p] = finished[p]
+                results[p] = reduce.again(p, finished[p]) if isinstance(reduce, Again) else finished[p]
             return
         begin = store.resume(nodes.start, gatherings) if store is not None else 0
         t = 0
@@ -217,7 +231,7 @@ class ThreadGathering:
                     gatherings[i].add(field_of(features, index[nodes[i]]), tile)
 
                 self.run(add, len(nodes))
-                self.on_node(len(nodes))
+                on_node(len(nodes))
                 t += 1
             for gathering in gatherings:
                 gathering.end_block(block)
@@ -276,7 +290,7 @@ def train_layer(gather: ThreadGathering, means: Floats | None, *, keep: bool = F
     """Train a layer on threads; returns it and its features, which are held in memory if `keep`."""
     plan, below, dtype, run = gather.plan, gather.below, gather.dtype, gather.run
     tiles = gather.schedule.tiles
-    if plan.shared or not keep or not below.kept:
+    if plan.shared or not keep or not below.keeps:
         layer = train_nodes(gather, means)
         return layer, computed_features(layer, below, len(tiles), dtype, run, keep=keep)
     outputs: list[Block] = [np.empty((plan.fields.n_nodes, plan.n_components, tile.n_rows), dtype) for tile in tiles]

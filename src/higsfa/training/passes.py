@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,12 @@ def ahead(prepare: Callable[[Tile], NDArray[Any]], tiles: Iterable[Tile]) -> Ite
 def variables(X: NDArray[Any], frontend: Frontend) -> NDArray[Any]:
     """Variables t of raw input (feature-major)."""
     return frontend.variables(frontend.inputs(X, clip=False))
+
+
+def guarded(frontend: Frontend, sums: Sums, precision: float) -> Frontend:
+    """The frontend with the range of its inputs, a few roundings wider so that no training sample is ever clipped."""
+    margin = 16 * precision * np.maximum(np.abs(sums.low), np.abs(sums.high))
+    return replace(frontend, low=sums.low - margin, high=sums.high + margin)
 
 
 def prepared(raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats, ranges: Sums) -> NDArray[Any]:
