@@ -111,7 +111,8 @@ def make_budget(
         if at_once < least or need > room:
             raise ValueError(
                 f"memory: {limit / 2**20:.1f} MiB are not enough to train layer {k + 1} "
-                f"({nodes} nodes of {T} variables); at least {_mib(held + working + max(least, at_once) * sums * copies)} are"
+                f"({nodes} nodes of {T} variables); "
+                f"at least {_mib(held + working + max(least, at_once) * sums * copies)} are"
             )
         keep = k + 1 < len(plans) and held + features + working + need <= limit
         peak = max(peak, held + working + need + (features if keep else 0))
