@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
-from higsfa.training.passes import Reader
-from higsfa.training.sources import Source, as_source
+from higsfa.training.passes import Reader, array_reader
+from higsfa.training.sources import Array, Source, as_source
 
 
 @contextmanager
@@ -86,8 +86,9 @@ def _check_numbers(dtype: np.dtype[Any]) -> None:
 
 def flat_reader(source: Source, dtype: np.dtype[Any]) -> Reader:
     """Samples of a source as rows of features, in the precision of the products."""
-
     n_features = int(np.prod(source.shape))
+    if isinstance(source, Array):
+        return array_reader(source.X.reshape(len(source), n_features), dtype)
 
     def read(rows: np.ndarray) -> np.ndarray:
         samples = source.take(rows)

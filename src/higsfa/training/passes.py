@@ -24,11 +24,14 @@ PILOT = 512
 
 
 def array_reader(X: NDArray[Any], dtype: np.dtype[Any]) -> Reader:
-    """Read rows of an array or memmap; a stretch of consecutive rows is not copied."""
+    """Read rows of an array or memmap; a stretch of consecutive rows is a view, not for writing."""
 
     def read(rows: NDArray[np.intp]) -> NDArray[Any]:
-        if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (len(rows) < 3 or np.all(np.diff(rows) == 1)):
-            return np.asarray(X[rows[0] : rows[-1] + 1]).astype(dtype, copy=False)
+        n = len(rows)
+        if n and rows[-1] - rows[0] == n - 1 and (n < 3 or np.all(np.diff(rows) == 1)):
+            view = np.asarray(X[rows[0] : rows[-1] + 1]).view()
+            view.flags.writeable = False
+            return view.astype(dtype, copy=False)
         return np.asarray(np.take(X, rows, axis=0)).astype(dtype, copy=False)
 
     return read
@@ -146,7 +149,7 @@ def prepared(raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats, r
     if not shift.any():
         return T
     by = shift[:, None].astype(T.dtype)
-    return np.asarray(T - by if T is raw else np.subtract(T, by, out=T))
+    return np.asarray(np.subtract(T, by, out=T) if T is not raw or T.flags.writeable else T - by)
 
 
 def add_tile(sums: Accumulator, raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats) -> None:
