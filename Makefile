@@ -8,17 +8,17 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check --no-input
 
 # Files beginning with an underscore are helpers of the benchmarks, not scripts.
-BENCHMARKS := $(filter-out benchmarks/_%.py,$(sort $(wildcard benchmarks/*.py)))
+BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/paper_scale.py,$(sort $(wildcard benchmarks/*.py)))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test demo bench format clean distclean
+.PHONY: help test demo bench soak paper-scale format clean distclean
 
 help:  ## Show this list
 	@echo "Usage: make TARGET [PYTHON=python3.12] [WORKERS=4]"
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-13s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-13s%s\n", $$1, $$2}'
 
 test: $(VENV)/.installed-dev  ## Lint, check formatting, types and import order, then run all tests
 	@echo "== ruff check" && $(PY) -m ruff check .
@@ -33,6 +33,12 @@ demo: $(VENV)/.installed-plots  ## Run the demonstration
 bench: $(VENV)/.installed-bench  ## Run every script in benchmarks/, one after the other
 	@test -n "$(BENCHMARKS)" || echo "benchmarks/ holds no scripts yet."
 	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(PY) "$$script"; done
+
+soak: $(VENV)/.installed-dev  ## Kill fits 50 times at random moments; every resume must end in the same bits
+	HIGSFA_KILLS=50 $(PY) -m pytest -q tests/scale/test_checkpoints.py -k killed
+
+paper-scale: $(VENV)/.installed-plots  ## Train the paper's network on 231,660 images, about 20 minutes on two cores
+	$(PY) benchmarks/paper_scale.py
 
 format: $(VENV)/.installed-dev  ## Let ruff fix and format the code
 	$(PY) -m ruff check --fix .

@@ -24,8 +24,9 @@ Blocks are feature-major, (inputs, samples), so that every operation runs along 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from operator import index
 from typing import Any
 
@@ -85,7 +86,7 @@ class Expansion:
     def __ror__(self, other: object) -> Expansion:
         return Expansion(as_expansion(other).terms + self.terms)
 
-    @property
+    @cached_property
     def is_linear(self) -> bool:
         """Whether z consists of plain inputs only, all or some of them."""
         return all(term.is_linear for term in self.terms)
@@ -117,7 +118,7 @@ class Expansion:
             Expanded size I'.
         """
         width, children = _check_shape(width, children)
-        return sum(term.size(width, children) for term in self.terms)
+        return self._layout(width, children)[0]
 
     def apply(self, X: Array, out: Array, children: int = 1) -> None:
         """Write z into ``out``.
@@ -192,19 +193,27 @@ class Expansion:
         """
         width = _child_width(n_inputs, children)
         where = np.full((children, width, 1), -1)
-        for term, rows in reversed(list(self._spans(width, children))):
+        for term, rows in reversed(self._spans(width, children)):
             if term.keeps_inputs:
                 view = term.select(where)
                 view[...] = rows.start + np.arange(view.size).reshape(view.shape)
         return where.reshape(n_inputs)
 
-    def _spans(self, width: int, children: int) -> Iterator[tuple[Term, slice]]:
-        """Each term with the rows of z that it fills."""
-        start = 0
-        for term in self.terms:
-            stop = start + term.size(width, children)
-            yield term, slice(start, stop)
-            start = stop
+    def _spans(self, width: int, children: int) -> list[tuple[Term, slice]]:
+        """The terms and their rows of z."""
+        return self._layout(width, children)[1]
+
+    def _layout(self, width: int, children: int) -> tuple[int, list[tuple[Term, slice]]]:
+        """Size of z, and the terms with their rows; worked out once for every shape, because it is asked for often."""
+        known: dict[tuple[int, int], Any] = self.__dict__.setdefault("_known", {})
+        if (width, children) not in known:
+            spans, stop = [], 0
+            for term in self.terms:
+                start, stop = stop, stop + term.size(width, children)
+                spans.append((term, slice(start, stop)))
+            known[width, children] = stop, spans
+        layout: tuple[int, list[tuple[Term, slice]]] = known[width, children]
+        return layout
 
 
 class FunctionExpansion(Expansion):

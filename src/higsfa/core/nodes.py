@@ -14,22 +14,41 @@ from higsfa.core.expansions import Expansion
 Floats = NDArray[np.float64]
 
 
+class _Cast:
+    """Arrays of a record in the precision of the data, made once."""
+
+    def cast(self, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
+        """The array of this name; vectors as columns."""
+        made: dict[tuple[str, str], NDArray[Any]] = self.__dict__.setdefault("_made", {})
+        key = (name, kind.str)
+        if key not in made:
+            values = getattr(self, name)
+            made[key] = (values if values.ndim == 2 else values[:, None]).astype(kind)
+        return made[key]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_made"}
+
+
 @dataclass(frozen=True, eq=False)
-class Projection:
+class Projection(_Cast):
     """Principal components before the node: x to P (x - mean), not whitened."""
 
     matrix: Floats
     mean: Floats
 
     def __call__(self, X: NDArray[Any]) -> NDArray[Any]:
-        P = self.matrix.astype(X.dtype)
-        Y: NDArray[Any] = P @ X
-        Y -= (self.matrix @ self.mean)[:, None].astype(X.dtype)
+        Y: NDArray[Any] = self.cast("matrix", X.dtype) @ X
+        Y -= self.cast("projected_mean", X.dtype)
         return Y
+
+    @cached_property
+    def projected_mean(self) -> Floats:
+        return np.asarray(self.matrix @ self.mean)
 
 
 @dataclass(frozen=True, eq=False)
-class Frontend:
+class Frontend(_Cast):
     """From a node's raw input to the variables t that its sums are gathered over.
 
     The raw input may be projected on principal components first; the result is the node's input x. The variables are
@@ -86,13 +105,18 @@ class Frontend:
 
     def inputs(self, X: NDArray[Any], *, clip: bool) -> NDArray[Any]:
         """Centred input of the node from raw input (feature-major blocks); never written to X."""
+        kind, fresh = X.dtype, False
         if self.projection is not None:
-            X = self.projection(X)
-        if self.center.any():
-            X = X - self.center[:, None].astype(X.dtype)
-        if clip and self.low is not None and self.high is not None:
-            X = np.clip(X, self.low[:, None].astype(X.dtype), self.high[:, None].astype(X.dtype))
+            X, fresh = self.projection(X), True
+        if self._is_centered:
+            X, fresh = np.subtract(X, self.cast("center", kind), out=X if fresh else None), True
+        if clip and self.low is not None:
+            X = np.clip(X, self.cast("low", kind), self.cast("high", kind), out=X if fresh else None)
         return X
+
+    @cached_property
+    def _is_centered(self) -> bool:
+        return bool(self.center.any())
 
     def variables(self, X: NDArray[Any]) -> NDArray[Any]:
         """Variables t (T, n) from centred input (I, n); X itself where the expansion is the identity."""
@@ -109,7 +133,7 @@ class Frontend:
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class Node(_Cast):
     r"""A trained node: y' = F z + f (slow part), h = G x' + H y' + k (reconstructive part), x ~ D y + d.
 
     As a whole an affine map of the expanded input; kept in two steps because the second one needs no expansion.
@@ -153,19 +177,19 @@ class Node:
         Y: NDArray[Any] = np.empty((D, X.shape[1]), kind) if out is None else out
         X = self.frontend.inputs(X, clip=True)
         if J:
-            np.matmul(self.slow.astype(kind), self.frontend.expand(X), out=Y[:J])
-            Y[:J] += self.slow_offset[:, None].astype(kind)
+            np.matmul(self.cast("slow", kind), self.frontend.expand(X), out=Y[:J])
+            Y[:J] += self.cast("slow_offset", kind)
         if D > J:
-            np.matmul(self.rest_inputs.astype(kind), X, out=Y[J:D])
-            Y[J:D] += self.rest_slow.astype(kind) @ Y[:J]
-            Y[J:D] += self.rest_offset[:, None].astype(kind)
+            np.matmul(self.cast("rest_inputs", kind), X, out=Y[J:D])
+            Y[J:D] += self.cast("rest_slow", kind) @ Y[:J]
+            Y[J:D] += self.cast("rest_offset", kind)
         Y[D:] = 0
         return Y
 
     def decode(self, Y: NDArray[Any]) -> NDArray[Any]:
         """Linear reconstruction of the raw input from features (D, n): Algorithm 3 of the paper."""
-        X: NDArray[Any] = self.decoder.astype(Y.dtype) @ Y[: self.n_components]
-        X += self.decode_offset[:, None].astype(Y.dtype)
+        X: NDArray[Any] = self.cast("decoder", Y.dtype) @ Y[: self.n_components]
+        X += self.cast("decode_offset", Y.dtype)
         projection = self.frontend.projection
         if projection is None:
             return X

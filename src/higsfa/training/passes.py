@@ -146,10 +146,16 @@ def prepared(raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats, r
     if not frontend.expansion.is_linear:
         observe_range(ranges, X, tile)
     T = frontend.variables(X)
-    if not shift.any():
+    rows = np.flatnonzero(shift)
+    if len(rows) == 0:
         return T
-    by = shift[:, None].astype(T.dtype)
-    return np.asarray(np.subtract(T, by, out=T) if T is not raw or T.flags.writeable else T - by)
+    if T is raw and not T.flags.writeable:
+        T = T.copy()
+    if 2 * len(rows) > len(T):
+        T -= shift[:, None].astype(T.dtype)
+    else:
+        T[rows] -= shift[rows, None].astype(T.dtype)
+    return T
 
 
 def add_tile(sums: Accumulator, raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats) -> None:
