@@ -28,7 +28,7 @@ def slowest(A: Floats, C: Floats, scale: Floats, tolerance: float, n_wanted: int
     """Smallest generalised eigenvalues of A b = lambda C b, ascending, on the subspace where C is not singular.
 
     Variables are standardised by `scale` first, so that their units do not decide about the rank; those of scale 0 are
-    left out. Where C has full rank, a Cholesky factor and only the wanted eigenvectors are computed.
+    left out. numpy's eigen-solver is used because it lets other threads run meanwhile; scipy's does not.
 
     Returns
     -------
@@ -40,60 +40,29 @@ def slowest(A: Floats, C: Floats, scale: Floats, tolerance: float, n_wanted: int
     inverse = 1.0 / scale[used]
     grid = np.ix_(used, used)
     correlation, dynamics = C[grid] * inverse[:, None] * inverse, A[grid] * inverse[:, None] * inverse
-    k = min(n_wanted, len(used))
+    W = whitening(correlation, tolerance)
+    k = min(n_wanted, W.shape[1])
+    B = np.zeros((len(C), k))
     if k == 0:
-        return np.zeros(0), np.zeros((len(C), 0)), len(used)
-    if _well_conditioned(correlation, tolerance):
-        rank = len(used)
-        values, vectors = _smallest(dynamics, k, correlation)
-    else:
-        W = _whitening(correlation, tolerance)
-        rank = W.shape[1]
-        values, U = _smallest(W.T @ dynamics @ W, min(k, rank))
-        vectors = W @ U
-    B = np.zeros((len(C), len(values)))
-    B[used] = vectors * inverse[:, None]
-    return values, B, rank
+        return np.zeros(0), B, W.shape[1]
+    values, U = np.linalg.eigh(W.T @ dynamics @ W)
+    B[used] = (W @ U[:, :k]) * inverse[:, None]
+    return values[:k], B, W.shape[1]
 
 
-def _smallest(A: Floats, k: int, C: Floats | None = None) -> tuple[Floats, Floats]:
-    """The k smallest (generalised) eigenvalues and their eigenvectors."""
-    if k == 0:
-        return np.zeros(0), np.zeros((len(A), 0))
-    if 2 * k <= len(A):
-        driver = "evx" if C is None else "gvx"
-        try:
-            values, vectors = scipy.linalg.eigh(A, C, subset_by_index=[0, k - 1], driver=driver, check_finite=False)
-        except scipy.linalg.LinAlgError:
-            values, vectors = np.zeros(0), np.zeros((len(A), 0))
-        if len(values) == k and _are_eigenvectors(A, C, values, vectors):
-            return values, vectors
-        # Looking for a few eigenvectors only may give skewed ones where eigenvalues are equal.
-    values, vectors = scipy.linalg.eigh(A, C, driver="evd" if C is None else "gvd", check_finite=False)
-    return values[:k], vectors[:, :k]
+def whitening(C: Floats, tolerance: float) -> Floats:
+    """Matrix W of shape (T, rank) with W^T C W = 1, on the subspace where C is not singular.
 
-
-def _are_eigenvectors(A: Floats, C: Floats | None, values: Floats, vectors: Floats) -> bool:
-    """Whether vectors are orthonormal (under C) and solve the eigenproblem, up to rounding."""
-    right = vectors if C is None else C @ vectors
-    skew = np.abs(vectors.T @ right - np.eye(len(values))).max()
-    residual = np.abs(A @ vectors - right * values).max()
-    return bool(skew < 1e-10 and residual < 1e-9 * max(1.0, float(np.abs(right).max())))
-
-
-def _well_conditioned(C: Floats, tolerance: float) -> bool:
-    """Whether all eigenvalues of C are surely above `tolerance` times the largest."""
+    From a Cholesky factor where all eigenvalues of C are surely above `tolerance` times the largest, else from its
+    eigenvectors.
+    """
+    if len(C) == 0:
+        return C
     norm = float(np.abs(C).sum(axis=0).max())
-    factor, failed = scipy.linalg.lapack.dpotrf(C, lower=True)
-    if failed:
-        return False
-    reciprocal, failed = scipy.linalg.lapack.dpocon(factor, norm, uplo="L")
-    return not failed and float(reciprocal) > tolerance
-
-
-def _whitening(C: Floats, tolerance: float) -> Floats:
-    """Matrix W of shape (T, rank) with W^T C W = 1, on the subspace where C is not singular."""
-    values, vectors = scipy.linalg.eigh(C, driver="evd", check_finite=False)
+    factor, failed = scipy.linalg.lapack.dpotrf(C, lower=True, clean=True)
+    if not failed and scipy.linalg.lapack.dpocon(factor, norm, uplo="L")[0] > tolerance:
+        return np.ascontiguousarray(scipy.linalg.lapack.dtrtri(factor, lower=True)[0].T)
+    values, vectors = np.linalg.eigh(C)
     kept = values > tolerance * values[-1]
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
 
@@ -114,7 +83,7 @@ def fix_signs(columns: Floats, scale: Floats | None = None) -> Floats:
 
 def principal_axes(C: Floats, floor: float) -> tuple[Floats, Floats]:
     """Eigenvalues above `floor`, descending, and eigenvectors (as columns, signs fixed) of a covariance."""
-    values, vectors = scipy.linalg.eigh(C, driver="evd", check_finite=False)
+    values, vectors = np.linalg.eigh(C)
     kept = values > floor
     values, vectors = values[kept][::-1], vectors[:, kept][:, ::-1]
     return values, vectors * fix_signs(vectors)

@@ -116,7 +116,7 @@ def untangle(B: Floats, deltas: Floats, scale: Floats, tie: float, n_wanted: int
         stop = start + int(np.searchsorted(deltas[start:], deltas[start] + tie, side="right"))
         if stop - start > 1:
             weights = B[:, start:stop] * scale[:, None]
-            V = scipy.linalg.eigh(weights.T @ weights, check_finite=False)[1]
+            V = np.linalg.eigh(weights.T @ weights)[1]
             deltas[start:stop] = np.einsum("i,ij,ij->j", deltas[start:stop], V, V)
             B[:, start:stop] = B[:, start:stop] @ V
         start = stop
