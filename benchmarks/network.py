@@ -173,10 +173,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--skip-speed", action="store_true")
+    parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
     results = {}
     if not arguments.skip_speed:
-        results["g3"] = speed(500 if arguments.quick else 10_000, 1 if arguments.quick else 2)
+        results["g3"] = speed(500 if arguments.quick else 10_000, 1 if arguments.quick else arguments.rounds)
         for key, value in results["g3"].items():
             print(f"{key:40s} {value}", flush=True)
     if arguments.quick:

@@ -2,8 +2,8 @@
 
     python benchmarks/out_of_core.py
 
-Fits a pyramid on 64 x 64 images from a .npy file, with 10,000 and with 40,000 of them, each in a process of its own whose
-peak resident memory is reported (pages of the mapped file do not count: the file is read, not mapped into the process).
+Fits a pyramid on 64 x 64 images from a .npy file, with 10,000 and with 40,000 of them, each in a process of its own
+whose peak resident memory is reported.
 Then fits the smaller set on a cluster of one and of two workers.
 """
 

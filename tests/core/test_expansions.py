@@ -63,9 +63,7 @@ def published_to_text(published):
     return " | ".join(terms)
 
 
-@pytest.mark.parametrize(
-    "table", [HIGSFA_G3, HGSFA_G3, HIGSFA_G1], ids=["higsfa_g3", "hgsfa_g3", "higsfa_g1"]
-)
+@pytest.mark.parametrize("table", [HIGSFA_G3, HGSFA_G3, HIGSFA_G1], ids=["higsfa_g3", "hgsfa_g3", "higsfa_g1"])
 @pytest.mark.parametrize("layer", range(10))
 def test_sizes_are_those_of_the_papers_tables(table, layer):
     children, width, published, expanded = table[layer]
@@ -144,9 +142,7 @@ def cases(draw):
         length = bounds[1] - bounds[0] if bounds else width * children
         if name == "max2" and length < 2:
             name = "identity"
-        number = (
-            draw(EXPONENTS) if "power" in name else draw(st.integers(1, 3)) if name == "polynomial" else None
-        )
+        number = draw(EXPONENTS) if "power" in name else draw(st.integers(1, 3)) if name == "polynomial" else None
         terms.append((name, number, bounds))
     return children, width, terms, draw(st.integers(0, 2**32 - 1))
 
@@ -313,9 +309,7 @@ def test_powers_of_blocks_larger_than_a_cache_tile():
     np.testing.assert_allclose(whole, np.abs(X[[1, 2, 4, 5]]) ** 0.8, rtol=2e-6)
 
 
-@pytest.mark.parametrize(
-    "text", ["identity", "power0.8[:30]", "quadratic[:4]", "normalized_quadratic[1:5]", "max2"]
-)
+@pytest.mark.parametrize("text", ["identity", "power0.8[:30]", "quadratic[:4]", "normalized_quadratic[1:5]", "max2"])
 def test_no_temporary_as_large_as_the_block(text):
     expansion, n = parse_expansion(text), 20_000
     X = np.ones((3 * 40, n))
