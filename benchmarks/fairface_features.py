@@ -9,11 +9,11 @@ import pathlib
 import time
 
 import numpy as np
-from higsfa.metrics import label_ordered_delta, reconstruction_error
 from sklearn.decomposition import PCA
 
 from higsfa import HGSFA, HiGSFA, presets
 from higsfa.graphs import ClusteredGraph, SerialGraph
+from higsfa.metrics import label_ordered_delta, reconstruction_error
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE.parent.parent / "shared" / "data" / "fairface64.npz"

@@ -98,15 +98,16 @@ class Accumulator:
     def add(self, Z: NDArray[Any], tile: Tile) -> None:
         """Add the samples of a tile, given as a feature-major block Z of shape (T, rows of the tile)."""
         sums, core = self.sums, Z[:, : tile.n_core]
-        if tile.weights.any():
+        if tile.parts:
             sums.weights += tile.selector @ tile.lengths
             sums.first += tile.selector @ run_sums(core, tile.starts, tile.lengths).T
-            if tile.weights.ndim == 1:
-                self._add_product(core, tile.weights)
-            else:
-                for k, weights in enumerate(tile.weights):
-                    scaled = core * np.sqrt(weights).astype(Z.dtype)
-                    sums.second[k] += scaled @ scaled.T
+        for a, b, weights in tile.parts:
+            if weights.ndim == 1:
+                self._add_product(core[:, a:b], weights)
+                continue
+            for k, own in enumerate(weights):
+                scaled = core[:, a:b] * np.sqrt(own).astype(Z.dtype)
+                sums.second[k] += scaled @ scaled.T
         for edges in tile.edges:
             assert sums.edges is not None
             sums.edges += _edge_sum(Z, tile.n_core, edges)
@@ -160,9 +161,8 @@ class Accumulator:
 def observe_range(sums: Sums, X: NDArray[Any], tile: Tile) -> None:
     """Widen the range of the inputs by the samples of a tile that have a weight; X is feature-major."""
     X = X[:, : tile.n_core]
-    counted = tile.weights.any(axis=0)
-    if not np.all(counted):
-        X = X[:, counted] if tile.weights.ndim == 2 else X[:, :0]
+    if tile.counted is not None:
+        X = X[:, tile.counted]
     if X.shape[1]:
         np.minimum(sums.low, X.min(axis=1), out=sums.low)
         np.maximum(sums.high, X.max(axis=1), out=sums.high)

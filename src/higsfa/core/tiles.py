@@ -1,9 +1,9 @@
 """How samples are cut for the sums: numbered blocks, and in them tiles of samples with equal weights.
 
 Training needs the second moments of the same samples under a few weightings: the vertex weights v, the weights e of
-the edge covariance, and the plain sample weights w. Samples with equal weights form a cell; a tile holds samples of
-one cell, so that its product z z^T is computed once and weighted afterwards. Blocks have a fixed size, whatever the
-batches that the data came in, and block sums are merged in a fixed tree: this is why threads, workers and restarts
+the edge covariance, and the plain sample weights w. Samples with equal weights form a cell; a tile holds samples cell
+by cell, so that the product z z^T of each is computed once and weighted afterwards. Blocks have a fixed size, whatever
+the batches that the data came in, and block sums are merged in a fixed tree: this is why threads, workers and restarts
 cannot change a bit of the result.
 
 Graphs with edges along an order keep that order instead, and each tile brings along the samples that its edges reach
@@ -79,7 +79,8 @@ class Tile:
     Attributes
     ----------
     rows : sample numbers; the first `n_core` are summed, the others are the halo.
-    weights : (K,) if all core samples have the same weights in the K channels, else (K, n_core).
+    parts : stretches a .. b of the core, with their weights in the K channels: (K,) if all samples of the stretch have
+        the same, else (K, b - a).
     starts, lengths : the runs of samples that have the same weights and atoms.
     selector : (K + A, runs) matrix that turns sums over runs into weighted sums and group sums.
     edges : edges within the tile, from its core.
@@ -87,7 +88,7 @@ class Tile:
 
     rows: Ints
     n_core: int
-    weights: Floats
+    parts: tuple[tuple[int, int, Floats], ...]
     starts: Ints
     lengths: Floats
     selector: Any
@@ -96,6 +97,14 @@ class Tile:
     @property
     def n_rows(self) -> int:
         return len(self.rows)
+
+    @cached_property
+    def counted(self) -> NDArray[np.bool_] | None:
+        """Which core samples have a weight; None for all of them."""
+        seen = np.zeros(self.n_core, dtype=bool)
+        for a, b, weights in self.parts:
+            seen[a:b] = weights.any(axis=0)
+        return None if seen.all() else seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,26 +296,31 @@ class _Cells:
         order += lo
         cells = self.cell[fine]
         edges = np.concatenate([[0], np.flatnonzero(cells[1:] != cells[:-1]) + 1, [len(cells)]])
-        small = []
+        large: list[Ints] = []
+        small: list[Ints] = []
         for a, b in pairwise(edges.tolist()):
-            if not np.any(self.channels[:, fine[a]]):
-                continue  # weight 0 everywhere: as if absent
-            if b - a < MIN_CELL:
-                small.append(np.arange(a, b))
-                continue
-            for start in range(a, b, rows):
-                part = slice(start, min(start + rows, b))
-                yield self._tile(order[part], fine[part], self.channels[:, fine[a]])
-        left = np.concatenate(small) if small else np.zeros(0, dtype=np.intp)
-        for start in range(0, len(left), rows):
-            some = left[start : start + rows]
-            yield self._tile(order[some], fine[some], self.channels[:, fine[some]])
+            if np.any(self.channels[:, fine[a]]):  # weight 0 everywhere is as if absent
+                (large if b - a >= MIN_CELL else small).append(np.arange(a, b))
+        if not large and not small:
+            return
+        places = np.concatenate(large + small)
+        sizes = [len(cell) for cell in large]
+        borders = np.cumsum(np.array([*sizes, len(places) - sum(sizes)], dtype=np.intp))
+        for start in range(0, len(places), rows):
+            some = places[start : start + rows]
+            yield self._tile(order[some], fine[some], borders - start, len(large))
 
-    def _tile(self, rows: Ints, fine: Ints, weights: Floats) -> Tile:
+    def _tile(self, rows: Ints, fine: Ints, borders: Ints, n_large: int) -> Tile:
+        """A tile of cells that end at `borders`, counted from its start; the last one holds all small cells."""
         starts, lengths = _runs(fine[1:] != fine[:-1], len(fine))
         own = fine[starts]
         selector = _selector(self.channels[:, own], self.atom_rows[:, own], self.sample_weight[own], self.n_atoms)
-        return Tile(rows, len(rows), weights, starts, lengths, selector)
+        ends = np.clip(borders, 0, len(rows))
+        parts = []
+        for number, (a, b) in enumerate(pairwise([0, *ends.tolist()])):
+            if b > a:
+                parts.append((a, b, self.channels[:, fine[a] if number < n_large else fine[a:b]]))
+        return Tile(rows, len(rows), tuple(parts), starts, lengths, selector)
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,18 +411,18 @@ class _Ordered:
         core = rows[: hi - lo]
         if not moments:
             nothing = np.zeros((len(self.channels) + self.n_atoms, 0))
-            no_weights, no_runs = np.zeros(len(self.channels)), np.zeros(0, dtype=np.intp)
-            return Tile(rows, hi - lo, no_weights, no_runs, np.zeros(0), nothing, local)
+            return Tile(rows, hi - lo, (), np.zeros(0, dtype=np.intp), np.zeros(0), nothing, local)
         if self._uniform:
             weights = self.channels[:, 0]
             starts, lengths = np.zeros(1, dtype=np.intp), np.array([float(hi - lo)])
-            return Tile(rows, hi - lo, weights, starts, lengths, weights[:, None].copy(), local)
+            return Tile(rows, hi - lo, ((0, hi - lo, weights),), starts, lengths, weights[:, None].copy(), local)
         weights, atoms = self.channels[:, core], self.atom_rows[:, core]
         change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
         starts, lengths = _runs(change, len(core))
         selector = _selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], self.n_atoms)
         constant = np.all(weights == weights[:, :1])
-        return Tile(rows, hi - lo, weights[:, 0] if constant else weights, starts, lengths, selector, local)
+        parts = ((0, hi - lo, weights[:, 0] if constant else weights),)
+        return Tile(rows, hi - lo, parts, starts, lengths, selector, local)
 
 
 def _runs(change: NDArray[np.bool_], n: int) -> tuple[Ints, Floats]:
