@@ -163,6 +163,7 @@ def plot_scaling(result, path):
         ax.loglog(result[x], result[y], "o-", color="#1f5fa8", label=f"measured, exponent {result[exponent]:.2f}")
         ax.loglog(result[x], np.array(result[x]) * result[y][0] / result[x][0], "--", color="0.5", label="linear")
         ax.set_xticks(result[x], [f"{value:,}" for value in result[x]])
+        ax.set_yticks(result[y], [f"{value:.2g}" for value in result[y]])
         ax.minorticks_off()
         ax.set_xlabel(f"{label} ({fixed})")
         ax.set_ylabel("seconds to fit")
