@@ -55,6 +55,17 @@ class Covariances:
     precision: float
 
 
+def group_products(sums: Sums, weighting: Weighting) -> Floats:
+    """The sum of gamma z z'^T over all pairs of groups: S^T K S, added up over the group parts."""
+    total = np.zeros((sums.n_variables, sums.n_variables))
+    offset = sums.n_channels
+    for couplings in weighting.couplings:
+        S = sums.first[offset : offset + len(couplings)]
+        total += S.T @ couplings @ S
+        offset += len(couplings)
+    return total
+
+
 def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: float) -> Covariances:
     """Turn sums of z - shift into covariances."""
     K = sums.n_channels
@@ -64,11 +75,7 @@ def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: floa
     edge = 2.0 * e
     if sums.edges is not None:
         edge += sums.edges
-    offset = K
-    for couplings in weighting.couplings:
-        S = sums.first[offset : offset + len(couplings)]
-        edge -= 2.0 * (S.T @ couplings @ S)
-        offset += len(couplings)
+    edge -= 2.0 * group_products(sums, weighting)
     mean, plain_mean = first[0] / totals[0], first[2] / totals[2]
     C = _symmetric(v / totals[0] - np.outer(mean, mean))
     plain = _symmetric(w / totals[2] - np.outer(plain_mean, plain_mean))

@@ -35,7 +35,6 @@ MIN_CELL = 64
 MAX_LEVELS = 32
 """With more distinct sample weights than this, cells would be too small to be of use."""
 TILE_BYTES = 2**24
-ROLES = ("vertex", "edge", "plain")
 
 
 def tile_rows(n_features: int, itemsize: int) -> int:

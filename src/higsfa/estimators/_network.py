@@ -34,6 +34,7 @@ from higsfa.estimators._validation import (
 from higsfa.estimators.layer import Layer
 from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.driver import NETWORK_BLOCK, Budget, make_budget, tile_size, train_network
+from higsfa.training.features import feature_major
 from higsfa.training.layers import LayerPlan, TrainedLayer, threads
 from higsfa.training.sources import Source
 
@@ -269,7 +270,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         out = check_out(out, (len(source), self.n_components_), dtype)
         with threads(self._n_jobs()) as run, np.errstate(all="ignore"):
             for where, part in stretches(source, rows):
-                block = np.ascontiguousarray(part.reshape(len(part), -1).T).reshape(-1, plans[0].width, len(part))
+                block = feature_major(part, plans[0].width)
                 for layer in self._trained:
                     block = layer.encode(block, dtype, run)
                 out[where] = block.reshape(self.n_components_, -1).T

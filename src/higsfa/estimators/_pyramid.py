@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from higsfa.core.expansions import as_expansion
 from higsfa.core.fields import Fields
 from higsfa.estimators.layer import Layer
 
@@ -63,5 +62,4 @@ def _upper(field: Any, stride: Any, width: int, out: int, number: int, options: 
     expansion = "identity | power0.8"
     if width > 1:
         expansion += f" | normalized_quadratic[:{min(4, width)}]"
-    as_expansion(expansion)
     return Layer(field, stride, out, expansion=expansion, pad=True, **{**slow, **options})

@@ -22,9 +22,9 @@ from threadpoolctl import threadpool_limits
 from higsfa.core.nodes import Frontend
 from higsfa.core.statistics import Sums, Tree, merge
 from higsfa.training.checkpoints import Checkpoint
-from higsfa.training.features import Schedule
+from higsfa.training.features import Schedule, feature_major
 from higsfa.training.layers import Block, LayerPlan, Runner, TrainedLayer, field_of, one_by_one
-from higsfa.training.network import Reduce, start_node, train_nodes
+from higsfa.training.network import NodeSums, Reduce, start_node, train_nodes
 
 Floats = NDArray[np.float64]
 
@@ -55,9 +55,7 @@ class Job:
         depth = len(self.below)
         known = next((k for k in range(depth, -1, -1) if (self.fit, k, t) in _HELD), None)
         if known is None:
-            rows = self.read(self.schedule.tiles[t].rows)
-            block = np.ascontiguousarray(rows.reshape(len(rows), -1).T).reshape(-1, self.channels, len(rows))
-            known = 0
+            block, known = feature_major(self.read(self.schedule.tiles[t].rows), self.channels), 0
         else:
             block = _HELD[self.fit, known, t]
         for layer in self.below[known:]:
@@ -86,8 +84,6 @@ def _shifts(job: Job) -> list[Floats]:
 
 def _fold(job: Job, shifts: list[Floats], block: int) -> list[Sums]:
     """The sums of all nodes over one block."""
-    from higsfa.training.network import NodeSums
-
     index = job.plan.fields.index
     nodes = [
         NodeSums(job.frontends[p if len(job.frontends) > 1 else 0], job.schedule, shifts[p], job.dtype)

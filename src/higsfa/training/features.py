@@ -75,13 +75,17 @@ def _nothing(t: int) -> Block:
     raise RuntimeError(f"tile {t} is in memory")
 
 
+def feature_major(samples: NDArray[Any], channels: int) -> Block:
+    """Samples (n, ...) as a block (pixels, channels, n)."""
+    return np.ascontiguousarray(samples.reshape(len(samples), -1).T).reshape(-1, channels, len(samples))
+
+
 def raw_features(
     read: Callable[[NDArray[np.intp]], NDArray[Any]], tiles: list[Tile], channels: int, *, keep: bool
 ) -> Features:
     """Raw input, read and laid out feature-major."""
 
     def compute(t: int) -> Block:
-        rows = read(tiles[t].rows)
-        return np.ascontiguousarray(rows.reshape(len(rows), -1).T).reshape(-1, channels, len(rows))
+        return feature_major(read(tiles[t].rows), channels)
 
     return Features(compute, len(tiles), keep=keep)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.covariances import Weighting, covariances
+from higsfa.core.covariances import Weighting, covariances, group_products
 from higsfa.core.expansions import parse_expansion
 from higsfa.core.linalg import principal_axes
 from higsfa.core.nodes import Frontend, Node, Projection
@@ -337,11 +337,7 @@ def settle_groups(sums: Sums, weighting: Weighting) -> Sums:
     """Sums without groups: the products of group sums go into the edge term, so that sums of fields can be added."""
     K, T = sums.n_channels, sums.n_variables
     edges = np.zeros((T, T)) if sums.edges is None else sums.edges.copy()
-    offset = K
-    for couplings in weighting.couplings:
-        S = sums.first[offset : offset + len(couplings)]
-        edges -= 2.0 * (S.T @ couplings @ S)
-        offset += len(couplings)
+    edges -= 2.0 * group_products(sums, weighting)
     # Edge weighting and group term depend on the shift each, but not together, so both are settled here.
     edges += 2.0 * np.tensordot(weighting.mix[1], sums.second, axes=1)
     return replace(sums, weights=sums.weights[:K], first=sums.first[:K], edges=edges)
