@@ -178,7 +178,10 @@ def array(X: ArrayLike) -> Source:
 
 def npy(path: str | os.PathLike[str]) -> Source:
     """Samples of a ``.npy`` file, read from disk when they are needed."""
-    X = np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        X = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError):  # numpy's message would advise to unpickle the file
+        raise ValueError(f"{os.fspath(path)} is not a .npy file of numbers, or not all of it") from None
     if not isinstance(X, np.memmap):
         raise ValueError(f"{os.fspath(path)} is not a .npy file")
     return array(X)
