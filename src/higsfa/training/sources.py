@@ -181,7 +181,10 @@ def npy(path: str | os.PathLike[str]) -> Source:
     try:
         X = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError):  # numpy's message would advise to unpickle the file
-        raise ValueError(f"{os.fspath(path)} is not a .npy file of numbers, or not all of it") from None
+        raise ValueError(
+            f"{os.fspath(path)} is not a .npy file of numbers: it is of another kind, holds objects, "
+            "or its size does not fit its header"
+        ) from None
     if not isinstance(X, np.memmap):
         raise ValueError(f"{os.fspath(path)} is not a .npy file")
     return array(X)
