@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.core.blas import mirror
 from higsfa.core.statistics import Sums
 from higsfa.core.tiles import Plan
 
@@ -86,4 +87,6 @@ def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: floa
 
 
 def _symmetric(A: Floats) -> Floats:
-    return (A + A.T) / 2
+    """The matrix whose lower triangle A holds."""
+    mirror(A)
+    return A

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.core.blas import gram
 from higsfa.core.tiles import LocalEdges, LocalMatrix, LocalPairs, LocalRuns, Plan, Tile
 
 Floats = NDArray[np.float64]
@@ -27,8 +28,8 @@ class Sums:
     ----------
     weights : (K + A,) total weight of each channel, then of each group.
     first : (K + A, T) weighted sums of z, then group sums :math:`s_a = \sum_{n \in a} w_n z_n`.
-    second : (K, T, T) weighted sums of :math:`z z^T`.
-    edges : (T, T) sum over edges that are not between groups; None if there are none.
+    second : (K, T, T) weighted sums of :math:`z z^T`; only the lower triangles count.
+    edges : (T, T) sum over edges that are not between groups, likewise; None if there are none.
     low, high : (I,) range of the inputs.
     edge_weight : total weight of the edges in `edges`, both directions.
     n_channels : K.
@@ -101,13 +102,12 @@ class Accumulator:
         if tile.parts:
             sums.weights += tile.selector @ tile.lengths
             sums.first += tile.selector @ run_sums(core, tile.starts, tile.lengths).T
+            self._prepare(core)
         for a, b, weights in tile.parts:
             if weights.ndim == 1:
                 self._add_product(core[:, a:b], weights)
-                continue
-            for k, own in enumerate(weights):
-                scaled = core[:, a:b] * np.sqrt(own).astype(Z.dtype)
-                sums.second[k] += scaled @ scaled.T
+            else:
+                self._add_weighted(core[:, a:b], weights)
         for edges in tile.edges:
             assert sums.edges is not None
             sums.edges += _edge_sum(Z, tile.n_core, edges)
@@ -119,31 +119,37 @@ class Accumulator:
         self._settle()
         return self.sums
 
-    def _add_product(self, core: NDArray[Any], weights: Floats) -> None:
+    def _prepare(self, core: NDArray[Any]) -> None:
+        """Room for products in the precision of the data; double precision needs no sums of its own."""
         if self._rows + core.shape[1] > SINGLE_ROWS:
             self._settle()
-        if self._product is None:
-            T = len(core)
-            self._product, self._scratch = np.empty((T, T), core.dtype), np.empty((T, T), core.dtype)
-        if self._weights is not None and np.array_equal(weights, self._weights):
-            np.matmul(core, core.T, out=self._scratch)
-            self._product += self._scratch
-        else:
-            self._weigh()
-            np.matmul(core, core.T, out=self._product)
-            self._weights = weights
         self._rows += core.shape[1]
+        if self._product is None:
+            shape, kind = self.sums.second.shape, core.dtype
+            self._product, self._scratch = np.zeros(shape[1:], kind), np.zeros(shape[1:], kind)
+            self._second = self.sums.second if kind == np.float64 else np.zeros(shape, kind)
+
+    def _add_product(self, core: NDArray[Any], weights: Floats) -> None:
+        """Add samples that have the same weights."""
+        assert self._product is not None
+        same = self._weights is not None and np.array_equal(weights, self._weights)
+        if not same:
+            self._weigh()
+            self._weights = weights
+        gram(core, self._product, add=same)
+
+    def _add_weighted(self, core: NDArray[Any], weights: Floats) -> None:
+        """Add samples that have weights of their own, (K, n)."""
+        assert self._second is not None
+        for second, own in zip(self._second, weights, strict=True):
+            gram(core * np.sqrt(own).astype(core.dtype), second, add=True)
 
     def _weigh(self) -> None:
         """Add the product to every channel, with its weight."""
-        if self._weights is None or self._product is None:
+        if self._weights is None:
             return
-        single = self._product.dtype != np.float64
-        if single and self._second is None:
-            self._second = np.zeros(self.sums.second.shape, self._product.dtype)
-        into = self._second if single else self.sums.second
-        assert into is not None
-        for second, weight in zip(into, self._weights, strict=True):
+        assert self._product is not None and self._second is not None
+        for second, weight in zip(self._second, self._weights, strict=True):
             if weight == 1.0:
                 second += self._product
             elif weight != 0.0:
@@ -151,8 +157,9 @@ class Accumulator:
         self._weights = None
 
     def _settle(self) -> None:
+        """Add what was summed in the precision of the data to the sums."""
         self._weigh()
-        if self._second is not None:
+        if self._second is not None and self._second is not self.sums.second:
             self.sums.second += self._second
             self._second.fill(0)
         self._rows = 0

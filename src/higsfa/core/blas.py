@@ -1,0 +1,78 @@
+"""Z Z^T added in place to a sum: one triangle only, which numpy cannot do.
+
+The routine is BLAS's syrk. Its address comes from ``scipy.linalg.cython_blas``, which scipy publishes for compiled
+code; ctypes calls it and lets other threads run meanwhile (scipy's own Python wrapper does not).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_char, c_double, c_float, c_int
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cython_blas
+
+_name_of = ctypes.pythonapi.PyCapsule_GetName
+_name_of.restype, _name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_address_of = ctypes.pythonapi.PyCapsule_GetPointer
+_address_of.restype, _address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _routine(name: str, n_arguments: int) -> Any:
+    """A Fortran routine, all of whose arguments are addresses."""
+    capsule = cython_blas.__pyx_capi__[name]
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(_address_of(capsule, _name_of(capsule)))
+
+
+_SYRK = {
+    np.dtype(np.float32): (_routine("ssyrk", 10), c_float),
+    np.dtype(np.float64): (_routine("dsyrk", 10), c_double),
+}
+_UPPER, _TRANSPOSED, _PLAIN = c_char(b"U"), c_char(b"T"), c_char(b"N")
+
+MIRROR_STEP = 64
+"""Rows and columns of a matrix that stay in the cache while they are transposed."""
+
+
+def gram(Z: NDArray[Any], out: NDArray[Any], *, add: bool) -> None:
+    """Lower triangle of Z Z^T, put or added into `out`; the upper triangle is left as it is.
+
+    Parameters
+    ----------
+    Z : (T, n) array of float32 or float64; copied unless its rows, or its columns, are contiguous.
+    out : (T, T) array of the same type, C-contiguous.
+    """
+    routine, number = _SYRK[Z.dtype]
+    T, n = Z.shape
+    if out.shape != (T, T) or out.dtype != Z.dtype or not out.flags.c_contiguous:
+        raise ValueError(f"out must be a C-contiguous ({T}, {T}) array of {Z.dtype}")
+    if T == 0:
+        return
+    row, column = (stride // Z.itemsize for stride in Z.strides)
+    by_rows = (column == 1 or n < 2) and (row >= n or T == 1)
+    if not by_rows and not (row == 1 and column >= T):
+        Z, row, by_rows = Z.copy("C"), n, True
+    # To Fortran, which stores by columns, C-contiguous arrays are transposed: the upper triangle is our lower one.
+    routine(
+        byref(_UPPER),
+        byref(_TRANSPOSED if by_rows else _PLAIN),
+        byref(c_int(T)),
+        byref(c_int(n)),
+        byref(number(1.0)),
+        Z.ctypes.data,
+        byref(c_int(max(1, row, n) if by_rows else max(column, T))),
+        byref(number(1.0 if add else 0.0)),
+        out.ctypes.data,
+        byref(c_int(T)),
+    )
+
+
+def mirror(C: NDArray[Any]) -> None:
+    """Copy the lower triangle onto the upper one, in place."""
+    for a in range(0, len(C), MIRROR_STEP):
+        b = a + MIRROR_STEP
+        corner = np.tril(C[a:b, a:b])
+        C[a:b, a:b] = corner + np.tril(corner, -1).T
+        C[a:b, b:] = C[b:, a:b].T
