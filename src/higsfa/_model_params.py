@@ -58,7 +58,7 @@ def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[s
         elif name == "center":
             packed[name] = _pack_array(value, arrays, f"{prefix}params.center")
         else:
-            packed[name] = _plain(value, f"{name} of {type(estimator).__name__}")
+            packed[name] = plain(value, f"{name} of {type(estimator).__name__}")
     return packed
 
 
@@ -120,7 +120,7 @@ def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> di
     if type(recipe) is GraphSum:
         graphs = [_pack_recipe(part, arrays, f"{prefix}{k}.", depth + 1) for k, part in enumerate(recipe.graphs)]
         weights = None if recipe.weights is None else [float(weight) for weight in recipe.weights]
-        return {"recipe": name, "graphs": graphs, "weights": _plain(weights, "weights of GraphSum")}
+        return {"recipe": name, "graphs": graphs, "weights": plain(weights, "weights of GraphSum")}
     if type(recipe) is EdgeGraph:
         if sp.issparse(recipe.edges):
             edges = sp.csr_array(recipe.edges, dtype=np.float64, copy=True)
@@ -137,7 +137,7 @@ def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> di
     if type(recipe) is not RECIPES.get(name):
         raise TypeError(f"graph: a {name} cannot be saved; recipes of higsfa.graphs and their sums can")
     params = recipe.get_params(deep=False)
-    return {"recipe": name} | {key: _plain(value, f"{key} of {name}") for key, value in params.items()}
+    return {"recipe": name} | {key: plain(value, f"{key} of {name}") for key, value in params.items()}
 
 
 def _unpack_graph(value: Any, tensors: Tensors, prefix: str) -> Any:
@@ -205,12 +205,12 @@ def _unpack_array(given: Any, tensors: Tensors, name: str) -> Any:
     return tensors.take(name, "F64", (None,)) if truth(given, name) else None
 
 
-def _plain(value: Any, what: str) -> Any:
+def plain(value: Any, what: str) -> Any:
     """A value that JSON can hold."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, list | tuple):
-        return [_plain(entry, what) for entry in value]
+        return [plain(entry, what) for entry in value]
     if isinstance(value, float) and not isfinite(value):
         raise ValueError(f"{what} is {value}, which cannot be saved")
     if value is None or isinstance(value, bool | int | float):

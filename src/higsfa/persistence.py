@@ -16,7 +16,6 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,18 +28,19 @@ from higsfa._model_file import (
     open_tensors,
     read_header,
     refuse,
-    refusing,
     serialize,
     text,
     truth,
     whole,
     write_atomically,
 )
+from higsfa._model_head import pack_head, unpack_head
 from higsfa._model_layers import POSITION_BYTES, pack_layer, unpack_layer
 from higsfa._model_nodes import MAX_VALUES, NodeShape, pack_nodes, unpack_nodes
 from higsfa._model_params import expansion_text, pack_params, read_expansion, unpack_params
+from higsfa._model_texts import pack_names, unpack_names
 from higsfa.core.nodes import Node
-from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA
+from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead
 from higsfa.training.gathered import ClassStatistics
 from higsfa.training.layers import TrainedLayer
 
@@ -61,9 +61,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, or a Pipeline of those
-        Fitted. All constructor parameters are saved, and all that `transform` and `inverse_transform` need; not
-        `statistics_`. Functions as expansions cannot be saved.
+    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, LabelHead, or a Pipeline of those
+        Fitted. All constructor parameters are saved, and all that `transform`, `inverse_transform` and `predict` need;
+        not `statistics_`. Functions as expansions cannot be saved, nor a LabelHead with a `regressor`.
     path : str or path
         Where to; any name, such as ``age.higsfa``.
 
@@ -242,12 +242,8 @@ def _first_grid(shape: tuple[int, ...], layer: Any) -> tuple[tuple[int, ...], in
 
 
 def _pack_common(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None:
-        if any("\0" in name for name in names):
-            raise ValueError("feature names with a zero character cannot be saved")
-        arrays[f"{prefix}feature_names_in"] = np.frombuffer("\0".join(names).encode(), dtype=np.uint8)
-    return {"params": pack_params(estimator, arrays, prefix), "feature_names_in": names is not None}
+    named = pack_names(estimator, arrays, prefix)
+    return {"params": pack_params(estimator, arrays, prefix), "feature_names_in": named}
 
 
 def _unpack_common(cls: type, common: list[Any], n_features: int, tensors: Tensors, prefix: str) -> Any:
@@ -255,21 +251,8 @@ def _unpack_common(cls: type, common: list[Any], n_features: int, tensors: Tenso
     estimator = unpack_params(cls, params, tensors, prefix)
     estimator.n_features_in_ = n_features
     if truth(has_names, "feature_names_in"):
-        estimator.feature_names_in_ = _unpack_names(tensors, f"{prefix}feature_names_in", n_features)
+        estimator.feature_names_in_ = unpack_names(tensors, prefix, n_features)
     return estimator
-
-
-def _unpack_names(tensors: Tensors, name: str, n_features: int) -> np.ndarray:
-    """Names of the input features, from one text with zeros between them."""
-    raw = tensors.take(name, "U8", (None,))
-    wide = bool(np.any(raw > 127))  # such a text takes four bytes a character in memory, twice for a moment
-    tensors.spend((8 if wide else 2) * len(raw))
-    with refusing(name):
-        written = str(raw.data, "utf-8")
-    if written.count("\0") != n_features - 1:
-        refuse(f"{name} must hold {n_features:,} names")
-    tensors.spend(80 * n_features)
-    return np.array(written.split("\0"), dtype=object)
 
 
 # ---------------------------------------------------------------------- pipelines
@@ -299,6 +282,8 @@ def _unpack_pipeline(cls: type, record: dict[str, Any], tensors: Tensors, prefix
     if not steps or len(set(names)) < len(names) or any("__" in name for name in names):
         refuse("the steps of a Pipeline must have names, all different, without '__'")
     for (_, below), (_, above) in pairwise(steps):
+        if isinstance(below, LabelHead):
+            refuse("a LabelHead must be the last step of a Pipeline")
         if below.n_components_ != above.n_features_in_:
             refuse(f"a step takes {above.n_features_in_} features, the step before makes {below.n_components_}")
     return Pipeline(steps, transform_input=chosen, verbose=truth(verbose, "verbose"))
@@ -328,6 +313,7 @@ ESTIMATORS: dict[str, Kind] = {
     "HGSFA": Kind(HGSFA, _pack_network, _unpack_network),
     "HiSFA": Kind(HiSFA, _pack_network, _unpack_network),
     "HiGSFA": Kind(HiGSFA, _pack_network, _unpack_network),
+    "LabelHead": Kind(LabelHead, pack_head, unpack_head),
 }
 KINDS: dict[str, Kind] = ESTIMATORS | {"Pipeline": Kind(Pipeline, _pack_pipeline, _unpack_pipeline)}
 

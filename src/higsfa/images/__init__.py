@@ -1,5 +1,7 @@
-"""Images: distorted copies of them."""
+"""Images: faces made comparable, and distorted copies of them. :mod:`~higsfa.images.geometry` says how places count."""
 
+from higsfa.images.contrast import normalize_contrast
 from higsfa.images.distortion import Distortion
+from higsfa.images.faces import FaceSampler, normalize_pose, sample_face
 
-__all__ = ["Distortion"]
+__all__ = ["Distortion", "FaceSampler", "normalize_contrast", "normalize_pose", "sample_face"]

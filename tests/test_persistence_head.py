@@ -1,0 +1,505 @@
+"""LabelHead in model files: estimates come back to the bit, and what is damaged is refused."""
+
+import json
+import os
+import time
+import tracemalloc
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import safetensors.numpy
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GroupKFold
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from higsfa import GSFA, SFA, HiGSFA, LabelHead, Layer, ModelFileError, load, save
+from higsfa.graphs import ClusteredGraph, SerialGraph
+
+MEMORY, SECONDS = 16 * 10**6, 2.0
+"""Loading a small file takes at most so many bytes beyond twice its size, and so much processor time."""
+
+
+def features(n=300, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(16, 77, n)
+    Y = rng.standard_normal((n, d))
+    Y[:, 0] += age / 20
+    Y[:, 1] += np.digitize(age, [30, 50])
+    return Y, age
+
+
+def labels(age):
+    """One label of every kind that a class can be of."""
+    third = np.digitize(age, [30, 50])
+    mixed = np.empty(len(age), dtype=object)
+    mixed[:] = [("a", 7, True)[c] for c in third]
+    return {
+        "age": age,
+        "text": np.array(["young", "süß", "\0😀\ud800x"])[third],
+        "objects": np.array(["F", "M", "another"], dtype=object)[third],
+        "mixed": mixed,
+        "truth": third > 0,
+        "byte": third.astype(np.uint8) * 100,
+        "large": third.astype(np.int64) * (2**61),
+        "unsigned": third.astype(np.uint64) * (2**61),
+        "single": third.astype(np.float32) - 1,
+        "half": third.astype(np.float16),
+        "wide": np.array(["a", "b", "c"], dtype="U77")[third],
+    }
+
+
+HEADS = {
+    "all-labels": LabelHead(n_features={"age": 3, "text": "cv", "mixed": None}, n_classes={"age": 7}, cv=np.int64(3)),
+    "cv": LabelHead("cv", 5, integer=True, regularization=0.25, cv=4, candidates=np.array([1, 2, 4])),
+    "integer": LabelHead(n_features=2, integer={"age": True}),
+}
+
+
+def fitted(name):
+    Y, age = features()
+    return clone(HEADS[name]).fit(Y, labels(age)), 2 * Y
+
+
+def pipeline():
+    images, digit = load_digits(return_X_y=True)
+    images = images[:300].reshape(-1, 8, 8)
+    y = pd.DataFrame({"size": images.mean(axis=(1, 2)), "digit": digit[:300].astype(str)})
+    graph = SerialGraph("size", n_groups=5) + ClusteredGraph("digit")
+    net = HiGSFA([Layer((4, 4), (4, 4), 6), Layer((2, 2), None, 6)], graph=graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Pipeline([("net", net), ("head", LabelHead(n_classes={"size": 4}))]).fit(images, y), images
+
+
+def assert_same_bits(a, b):
+    a, b = np.asarray(a), np.asarray(b)
+    assert (a.dtype, a.shape) == (b.dtype, b.shape)
+    assert a.tolist() == b.tolist() if a.dtype.kind == "O" else a.tobytes() == b.tobytes()
+
+
+def assert_same_heads(head, loaded, Y):
+    assert type(loaded) is LabelHead
+    estimates, again = head.predict(Y), loaded.predict(Y)
+    assert type(again) is type(estimates)
+    for name in head.label_names_:
+        assert_same_bits(estimates[name], again[name])
+        assert_same_bits(head.predict_proba(Y, name), loaded.predict_proba(Y, name))
+        assert_same_bits(head.classes_[name], loaded.classes_[name])
+        assert [type(c) for c in head.classes_[name].tolist()] == [type(c) for c in loaded.classes_[name].tolist()]
+    for attribute in ("label_names_", "n_features_", "is_numeric_", "cv_results_", "n_features_in_", "output_form_"):
+        assert getattr(head, attribute) == getattr(loaded, attribute)
+    given, kept = head.get_params(), loaded.get_params()
+    assert given.keys() == kept.keys()
+    for key in given:
+        assert np.array_equal(given[key], kept[key])
+
+
+# ---------------------------------------------------------------------- round trips
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_head_comes_back_to_the_bit(name, tmp_path):
+    head, Y = fitted(name)
+    save(head, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert_same_heads(head, loaded, Y)
+    save(loaded, tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["vector", "table", "frame", "numbered frame"])
+def test_the_form_of_the_labels_is_kept(form, tmp_path):
+    Y, age = features()
+    two = pd.DataFrame({"age": age, "old": age > 50})
+    y = {"vector": age, "table": two.to_numpy(float), "frame": two, "numbered frame": two.set_axis([7, 3], axis=1)}[
+        form
+    ]
+    head = LabelHead(n_classes=4).fit(Y, y)
+    save(head, tmp_path / "model")
+    expected, found = head.predict(Y), load(tmp_path / "model").predict(Y)
+    if "frame" in form:
+        pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    else:
+        assert_same_bits(found, expected)
+
+
+def test_a_pipeline_that_ends_in_a_head_comes_back_to_the_bit(tmp_path):
+    model, images = pipeline()
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert [name for name, _ in loaded.steps] == ["net", "head"]
+    pd.testing.assert_frame_equal(loaded.predict(images), model.predict(images), check_exact=True)
+    assert_same_bits(loaded.predict_proba(images, label="digit"), model.predict_proba(images, label="digit"))
+    assert_same_bits(loaded[:-1].transform(images), model[:-1].transform(images))
+
+
+def test_feature_names_constant_features_and_many_classes(tmp_path):
+    Y, _ = features(400)
+    person = np.array([f"person {i // 4}" for i in range(400)])
+    frame = pd.DataFrame(Y, columns=list("abcde")).assign(c=3.0)
+    head = LabelHead().fit(frame, {"who": person, "where": ["here"] * 400})
+    save(head, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.feature_names_in_.tolist() == list("abcde")
+    assert_same_heads(head, loaded, frame)
+    constant = LabelHead().fit(np.ones((30, 2)), np.arange(30) % 2)
+    save(constant, tmp_path / "model")
+    assert_same_bits(load(tmp_path / "model").predict_proba(Y[:, :2]), constant.predict_proba(Y[:, :2]))
+
+
+def test_parameters_changed_after_the_fit_are_kept_and_a_loaded_head_can_be_fitted(tmp_path):
+    head, Y = fitted("cv")
+    head.set_params(n_features={"other": 3}, integer=False)
+    save(head, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert_same_heads(head, loaded, Y)
+    Y, age = features(seed=1)
+    assert_same_bits(
+        loaded.set_params(n_features=2).fit(Y, age).predict(Y), head.set_params(n_features=2).fit(Y, age).predict(Y)
+    )
+
+
+def test_the_file_has_no_pickle_and_plain_names(tmp_path):
+    head, _ = fitted("all-labels")
+    save(head, tmp_path / "model")
+    arrays = safetensors.numpy.load_file(tmp_path / "model")
+    assert np.array_equal(arrays["labels.0.classes"], head.classes_["age"])
+    assert arrays["labels.4.classes"].tobytes() == b"false\0true"
+    assert inner((tmp_path / "model").read_bytes())["labels"][4]["class_type"] == "b1"
+
+
+# ---------------------------------------------------------------------- what cannot be saved
+
+
+@pytest.mark.parametrize(
+    ("head", "y", "error", "message"),
+    [
+        (LabelHead(regressor=LinearRegression()), "age", TypeError, r"regressor= \(LinearRegression\) cannot be saved"),
+        (LabelHead(regressor={0: LogisticRegression()}), "text", TypeError, "regressor="),
+        (LabelHead(cv=GroupKFold(3)), "age", TypeError, r"GroupKFold.*set_params\(cv=5\)"),
+        (LabelHead(), "bytes", TypeError, "classes are of type bytes"),
+        (LabelHead(), "dates", TypeError, "classes are of type date"),
+        (LabelHead(), "long", ValueError, "more than 1,000 characters"),
+        (LabelHead(), "tuple", TypeError, r"label \('a', 1\) cannot be saved"),
+        (LabelHead(), "real name", TypeError, "label 0.5 cannot be saved"),
+    ],
+)
+def test_what_has_no_place_in_a_file_is_not_saved(head, y, error, message, tmp_path):
+    Y, age = features()
+    third = np.digitize(age, [30, 50])
+    days = pd.date_range("2020-01-01", periods=3).date
+    y = {
+        "age": age,
+        "text": labels(age)["text"],
+        "bytes": np.array([b"a", b"b", b"c"])[third],
+        "dates": np.array(days, dtype=object)[third],
+        "long": np.array(["a" * 1001, "b", "c"])[third],
+        "tuple": {("a", 1): age},
+        "real name": {0.5: age},
+    }[y]
+    head = clone(head).fit(Y, y)
+    with pytest.raises(error, match=message):
+        save(head, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_regressor_that_was_taken_out_after_the_fit_is_found(tmp_path):
+    Y, age = features()
+    head = LabelHead(regressor={"age": LinearRegression()}).fit(Y, {"age": age}).set_params(regressor=None)
+    with pytest.raises(TypeError, match="for label 'age'"):
+        save(head, tmp_path / "model")
+
+
+def test_unfitted_heads_are_not_fitted(tmp_path):
+    with pytest.raises(NotFittedError):
+        save(LabelHead(), tmp_path / "model")
+    X, _ = features()
+    model = make_pipeline(SFA(), LabelHead())
+    model[0].fit(X)
+    with pytest.raises(NotFittedError):
+        save(model, tmp_path / "model")
+
+
+# ---------------------------------------------------------------------- files by hand
+
+
+def apart(data):
+    length = int.from_bytes(data[:8], "little")
+    listing = json.loads(data[8 : 8 + length])
+    return json.loads(listing.pop("__metadata__")["higsfa"]), listing, data[8 + length :]
+
+
+def together(header, listing, payload):
+    outer = json.dumps({"__metadata__": {"higsfa": json.dumps(header)}} | listing).encode()
+    return len(outer).to_bytes(8, "little") + outer + payload
+
+
+def inner(data):
+    return apart(data)[0]
+
+
+def edited(data, path, value):
+    header, listing, payload = apart(data)
+    *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    record = header
+    for key in way:
+        record = record[key]
+    if value is KeyError:
+        del record[last]
+    else:
+        record[last] = value
+    return together(header, listing, payload)
+
+
+def with_array(data, name, array):
+    arrays = safetensors.numpy.load(data) | {name: array}
+    kept = {key: np.ascontiguousarray(value) for key, value in arrays.items() if value is not None}
+    return safetensors.numpy.save(kept, {"higsfa": json.dumps(inner(data))})
+
+
+def attempt(data, path):
+    """The model or the error, memory beyond twice the size of the file, and processor time."""
+    path.write_bytes(data)
+    tracemalloc.start()
+    begin = time.process_time()
+    try:
+        outcome = load(path)
+    except ModelFileError as error:
+        outcome = error
+    seconds = time.process_time() - begin
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return outcome, peak - 2 * len(data), seconds
+
+
+def refused(data, path):
+    outcome, memory, seconds = attempt(data, path)
+    assert isinstance(outcome, ModelFileError), f"loaded as {outcome}"
+    assert memory <= MEMORY
+    assert seconds <= SECONDS
+    return str(outcome)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    models = {name: fitted(name)[0] for name in HEADS} | {"pipeline": pipeline()[0]}
+    for name, model in models.items():
+        save(model, folder / name)
+    return {name: (folder / name).read_bytes() for name in models}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("params.cv", 1, "cv"),
+        ("params.cv", None, "cv"),
+        ("params.cv", True, "cv"),
+        ("params.cv", [[[0], [1]]], "cv"),
+        ("params.regressor", None, "unknown or missing"),
+        ("params.n_features", "all", "n_features"),
+        ("params.n_features", 0, "n_features"),
+        ("params.n_features", 1.5, "n_features"),
+        ("params.n_features", {"age": 1}, "n_features"),
+        ("params.n_features", [["age"]], "pairs"),
+        ("params.n_features", [["age", 1], ["age", 2]], "twice"),
+        ("params.n_features", [[None, 1]], "name of a label"),
+        ("params.n_classes", "cv", "n_classes"),
+        ("params.n_classes", [["age", True]], "n_classes"),
+        ("params.integer", [["age", 1]], "integer"),
+        ("params.regularization", 1.5, "regularization"),
+        ("params.regularization", [["age", 0.5]], "regularization"),
+        ("params.candidates", [1, "2"], "candidates"),
+        ("params.candidates", 3, "candidates"),
+        ("output_form", "list", "output_form"),
+        ("output_form", [], "output_form"),
+        ("output_form", "vector", "exactly one"),
+        ("n_features_in", 0, "n_features_in"),
+        ("n_features_in", 2, "n_features"),
+        ("n_features_in", 10**12, "n_features_in"),
+        ("feature_names_in", True, "feature_names_in is missing"),
+        ("labels", [], "must have labels"),
+        ("labels", None, "labels"),
+        ("labels.0", 1, "a label"),
+        ("labels.0.name", "text", "twice"),
+        ("labels.0.name", [1], "name of a label"),
+        ("labels.0.name", "a" * 1001, "name of a label"),
+        ("labels.0.class_type", "f8", "labels.0.classes must be U8"),
+        ("labels.1.class_type", None, "labels.1.classes must be F64"),
+        ("labels.1.class_type", "U2", "do not fit"),
+        ("labels.1.class_type", "U0", "no type"),
+        ("labels.1.class_type", "U99999", "no type"),
+        ("labels.1.class_type", "M8", "no type"),
+        ("labels.1.class_type", "i4", "another type"),
+        ("labels.6.class_type", "i4", "beyond int32"),
+        ("labels.5.class_type", "b1", "another type"),
+        ("labels.4.class_type", "u1", "another type"),
+        ("labels.0.n_features", 0, "n_features"),
+        ("labels.0.n_features", 6, "n_features"),
+        ("labels.0.n_features", 2, "labels.0.projection"),
+        ("labels.0.cross_validated", True, "labels.0.tried is missing"),
+        ("labels.1.cross_validated", False, "unknown arrays"),
+        ("labels.0.more", 1, "unknown or missing"),
+    ],
+)
+def test_headers_that_are_wrong_are_refused(path, value, message, files, tmp_path):
+    assert message in refused(edited(files["all-labels"], path, value), tmp_path / "model")
+
+
+def text(written):
+    return np.frombuffer(written, dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("labels.4.classes", text(b"false"), "log_weights"),
+        ("labels.4.classes", text(b"false\0true\0true"), "log_weights"),
+        ("labels.4.classes", text(b"false\0tru"), "no class"),
+        ("labels.4.classes", text(b""), "no class"),
+        ("labels.1.classes", text(b'"a"\0"b"\0"' + b"c" * 1001 + b'"'), "more than 1,000 characters"),
+        ("labels.1.classes", text(b'"a"\0"b"\0' + b"[" * 999), "no class"),
+        ("labels.3.classes", text(b'"a"\0[]\0{}'), "another type"),
+        ("labels.3.classes", text(b'"a"\0NaN\x001'), "no class: b'NaN'"),
+        ("labels.8.classes", text(b"0.0\x001e300\x001.0"), "do not fit"),
+        ("labels.7.classes", text(b"0\0-1\x001"), "beyond uint64"),
+        ("labels.0.classes", np.zeros(0), "log_weights"),
+        ("labels.0.classes", np.full(7, np.nan), "not finite"),
+        ("labels.0.scale", np.array([1.0, 0.0, 1.0]), "positive"),
+        ("labels.0.scale", np.array([1.0, -np.inf, 1.0]), "positive"),
+        ("labels.0.scale", np.array([1.0, np.nan, 1.0]), "positive"),
+        ("labels.0.center", np.array([1.0, np.inf, 1.0]), "not finite"),
+        ("labels.0.projection", np.zeros((3, 4)), "more columns"),
+        ("labels.0.projection", np.zeros((3, 2)), "labels.0.means"),
+        ("labels.0.factors", np.zeros((7, 3, 2)), "labels.0.factors"),
+        ("labels.0.log_weights", np.full(7, -np.inf), "log_weights"),
+        ("labels.0.log_weights", np.full(7, np.inf), "log_weights"),
+        ("labels.0.log_weights", np.full(7, np.nan), "log_weights"),
+        ("labels.1.tried", np.array([1, 2, 3, 4, 4]), "different numbers"),
+        ("labels.1.tried", np.array([0, 2, 3, 4, 5]), "different numbers"),
+        ("labels.1.scores", np.zeros(4), "labels.1.scores"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(name, array, message, files, tmp_path):
+    assert message in refused(with_array(files["all-labels"], name, array), tmp_path / "model")
+
+
+def test_every_array_is_needed_and_every_truncation_noticed(files, tmp_path):
+    header, listing, payload = apart(files["all-labels"])
+    for missing in listing:
+        renamed = {("x" if key == missing else key): entry for key, entry in listing.items()}
+        assert f"array {missing} is missing" in refused(together(header, renamed, payload), tmp_path / "model")
+    for length in range(0, len(files["integer"]), 997):
+        refused(files["integer"][:length], tmp_path / "model")
+
+
+def test_a_head_must_be_the_last_step_and_fit_the_step_before(files, tmp_path):
+    header, listing, payload = apart(files["pipeline"])
+    turned = {"steps.0": "steps.1", "steps.1": "steps.0"}
+    renamed = {turned[name[:7]] + name[7:]: entry for name, entry in listing.items()}
+    swapped = header | {"steps": header["steps"][::-1]}
+    assert "last step" in refused(together(swapped, renamed, payload), tmp_path / "model")
+    assert "the step before makes 6" in refused(
+        edited(files["pipeline"], "steps.1.model.n_features_in", 7), tmp_path / "model"
+    )
+
+
+@pytest.mark.parametrize("item", [b'"x"', b"1", b"[]", b'"\\ud83d\\ude00"', b"[" * 499 + b"]" * 499])
+@pytest.mark.parametrize("class_type", ["O", "U1", "U9999", "i8"])
+def test_very_many_classes_are_counted_before_they_are_read(item, class_type, files, tmp_path):
+    data = edited(files["all-labels"], "labels.3.class_type", class_type)
+    bomb = with_array(data, "labels.3.classes", text(b"\0".join([item] * (8_000_000 // len(item)))))
+    refused(bomb, tmp_path / "model")
+
+
+# ---------------------------------------------------------------------- mutated files
+
+POOL = [None, True, 0, 1, 2, 3, -1, 2**24, 2**31, 2**63 - 1, 0.5, -1.5, 1e308, "", "cv", "U1", "i8", "O", "f2", "b1"]
+POOL += ["frame", "vector", "age", "F64", "U8", "I64", [], {}, [1], [["age", 1]], [[1, 2]], "a" * 5000, "\ud800", "\0"]
+
+
+def places(value):
+    found = []
+    if isinstance(value, dict | list):
+        for key, inside in list(value.items()) if isinstance(value, dict) else list(enumerate(value)):
+            found += [(value, key), *places(inside)]
+    return found
+
+
+def mutated(files, rng):
+    data = list(files.values())[rng.integers(len(files))]
+    header, listing, payload = apart(data)
+    kind = rng.integers(6)
+    if kind == 0:
+        raw = bytearray(data)
+        for _ in range(int(rng.integers(1, 5))):
+            raw[int(rng.integers(len(raw) if rng.integers(2) else 4000))] ^= 1 << int(rng.integers(8))
+        return bytes(raw)
+    if kind in (1, 2):
+        container, key = (found := places(header))[rng.integers(len(found))]
+        if rng.integers(5) == 0:
+            del container[key]
+        elif rng.integers(3) == 0 and type(container[key]) is int:
+            container[key] += int(rng.integers(-2, 3))
+        else:
+            container[key] = POOL[rng.integers(len(POOL))]
+    elif kind == 3:
+        container, key = (found := places(listing))[rng.integers(len(found))]
+        container[key] = POOL[rng.integers(len(POOL))]
+    else:
+        names = [name for name in listing if "labels." in name]
+        name = names[rng.integers(len(names))]
+        start, stop = listing[name]["data_offsets"]
+        raw = bytearray(payload)
+        if listing[name]["dtype"] == "F64" and stop > start:
+            at = start + 8 * int(rng.integers((stop - start) // 8))
+            raw[at : at + 8] = np.array(rng.choice([0, -1, np.nan, np.inf, -np.inf, 1e308, 5e-324])).tobytes()
+        else:
+            at = int(rng.integers(start, max(stop, start + 1)))
+            raw[at] = int(rng.choice([0, 34, 45, 48, 91, 92, 255]))
+        payload = bytes(raw)
+    return together(header, listing, payload)
+
+
+def use(model):
+    """What loads must work."""
+    head, first = (model[-1], model[0]) if isinstance(model, Pipeline) else (model, model)
+    if first.n_features_in_ > 10**5:
+        return
+    X = np.full((3, first.n_features_in_), 0.5)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        head.get_params()
+        model.predict(X)
+        name = head.label_names_[-1]
+        assert model.predict_proba(X, label=name).shape == (3, len(head.classes_[name]))
+
+
+@pytest.mark.slow
+def test_mutated_files_load_or_are_refused_quickly_and_in_little_memory(files, tmp_path):
+    count, loaded = int(os.environ.get("HIGSFA_FUZZ", "400")), 0
+    for seed in range(count):
+        data = mutated(files, np.random.default_rng(seed))
+        try:
+            model, memory, seconds = attempt(data, tmp_path / "model")
+            if not isinstance(model, ModelFileError):
+                loaded += 1
+                use(model)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}") from error
+        assert memory <= MEMORY, f"seed {seed}: {memory:,} bytes more than twice the size of the file"
+        assert seconds <= SECONDS, f"seed {seed}: {seconds:.1f} s"
+    print(f"{count} files, {loaded} loaded")
+    assert 0 < loaded < count
+
+
+def test_a_gsfa_before_a_head_needs_no_network(tmp_path):
+    X, age = features()
+    model = make_pipeline(GSFA(3, graph="serial"), LabelHead(integer=True)).fit(X, age)
+    save(model, tmp_path / "model")
+    assert_same_bits(load(tmp_path / "model").predict(X), model.predict(X))
