@@ -1,0 +1,214 @@
+"""The page: complete, escaped, alone in the world, and readable by those who do not see it."""
+
+import re
+import webbrowser
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from importlib.resources import files
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from higsfa.report import feature_figures, figures, write_report
+from higsfa.report.drawing import draw
+from higsfa.report.page import sections
+from higsfa.report.reading import read_run
+
+NASTY = "<script>alert(1)</script>"
+
+
+class Outline(HTMLParser):
+    """Tags with their attributes, and the text between them."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def all(self, *names):
+        return [attributes for tag, attributes in self.tags if tag in names]
+
+
+@pytest.fixture(scope="module")
+def page(full_report):
+    return Outline(full_report.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures without their drawings, for tests of what is there and what is not."""
+    for module in (figures, feature_figures):
+        monkeypatch.setattr(module, "draw", lambda *_, **__: "<svg></svg>")
+
+
+def anchors(folder):
+    return [section.anchor for section in sections(read_run(folder))]
+
+
+def test_all_sections_are_there(undrawn, full_folder, page):
+    expected = ["accuracy", "cumulative", "slowness", "features", "reconstruction", "network", "sensitivity", "time"]
+    assert anchors(full_folder) == expected
+    assert [a["id"] for a in page.all("section")] == [*expected, "origin"]
+
+
+def test_text_from_the_run_is_escaped_everywhere(full_report, page):
+    assert page.all("script") == []
+    assert NASTY not in full_report.read_text(encoding="utf-8")
+    assert any(NASTY in text for text in page.text)
+    assert any("Éire & Öst" in text for text in page.text)
+    assert any('title = "Synthetic <faces>"' in text for text in page.text)
+
+
+def test_nasty_text_stays_text_wherever_it_stands(fake_run, tmp_path):
+    text = '"><img src=x onerror=alert(1)>'
+    metrics = fake_run.metrics
+    metrics |= {"title": text, "created": text, "higsfa": text, "warnings": [text]}
+    metrics["methods"][0]["name"] = text
+    metrics["labels"][0]["unit"] = text
+    metrics["labels"][1]["classes"][0] = text
+    fake_run.environment = {text: {text: text}}
+    fake_run.config = "</pre>" + text
+    fake_run.examples["reconstruction_names"] = np.array([text, "HGSFA", "HiGSFA"])
+    outline = Outline(write_report(fake_run.write(tmp_path)).read_text(encoding="utf-8"))
+    assert len(outline.all("img")) == 2 * 4
+    assert all(image["src"].startswith("data:image/png;base64,") for image in outline.all("img"))
+    assert not [name for _, attributes in outline.tags for name in attributes if name.startswith("on")]
+    assert sum(text in part for part in outline.text) > 10
+
+
+def test_nothing_is_loaded_from_elsewhere(full_report, page):
+    for _, attributes in page.tags:
+        for name in ("src", "href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:"))
+    assert not re.search(r"@import|url\((?!#)", full_report.read_text(encoding="utf-8"))
+    policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'")
+
+
+def test_figures_and_pictures_have_texts(page):
+    plots = [a for a in page.all("div") if a.get("role") == "img"]
+    assert len(plots) == len(page.all("svg")) == 14
+    assert all(len(plot["aria-label"]) > 20 for plot in plots)
+    assert len(page.all("img")) == 2 * 4
+    assert all(len(image["alt"]) > 10 for image in page.all("img"))
+
+
+def test_the_structure_serves_screen_readers(page):
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(below <= above + 1 for above, below in pairwise(levels))
+    assert page.all("html") == [{"lang": "en"}]
+    assert len(page.all("caption")) == len(page.all("table")) == 9
+    assert all("scope" in heading for heading in page.all("th"))
+
+
+def test_identifiers_are_unique(page):
+    names = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(names) == len(set(names))
+
+
+def test_every_table_and_figure_says_how_to_read_it(page):
+    leads = [a for a in page.all("p") if a.get("class") == "lead"]
+    assert len(leads) >= len(page.all("table")) + len(page.all("figure"))
+    assert any("Delta: 0 is constant, 2 is noise; lower is slower." in text for text in page.text)
+
+
+@pytest.mark.parametrize(
+    ("change", "gone"),
+    [
+        (lambda run: run.metrics.update(layers=None), "network"),
+        (lambda run: run.metrics.update(sensitivity=None), "sensitivity"),
+        (lambda run: [m.update(seconds=None) for m in run.metrics["methods"]], "time"),
+        (lambda run: [run.examples.pop(key) for key in ("features", "feature_rows")], "features"),
+        (lambda run: run.metrics.update(labels=[]), "accuracy cumulative features"),
+    ],
+    ids=["layers", "sensitivity", "seconds", "features", "labels"],
+)
+def test_sections_without_data_are_left_out(undrawn, fake_run, tmp_path, full_folder, change, gone):
+    change(fake_run)
+    assert anchors(fake_run.write(tmp_path)) == [name for name in anchors(full_folder) if name not in gone.split()]
+
+
+def test_a_run_with_nothing_but_a_method_still_makes_a_page(fake_run, tmp_path):
+    fake_run.metrics |= {"methods": [{"name": "SFA", "role": "main"}], "layers": None, "sensitivity": None}
+    fake_run.metrics["data"]["image_shape"] = None
+    fake_run.examples = fake_run.truth = None
+    outline = Outline(write_report(fake_run.write(tmp_path)).read_text(encoding="utf-8"))
+    assert [a["id"] for a in outline.all("section")] == ["origin"]
+    assert not any("statistical guesses" in text for text in outline.text)
+
+
+def test_data_of_pictures_carry_the_note_on_people(page):
+    assert any("statistical guesses about pictures, not facts about people" in text for text in page.text)
+
+
+def test_a_null_among_deltas_and_errors_leaves_a_gap(fake_run, tmp_path):
+    main = fake_run.metrics["methods"][0]
+    main["delta"]["test"][0] = None
+    main["labels"]["age"]["by_label"]["mae"][0] = None
+    fake_run.metrics["layers"][0]["mean_delta_1"] = None
+    fake_run.examples["features"][0, 0] = float("nan")
+    fake_run.truth["age"][0] = float("nan")
+    fake_run.examples["images"][0, 0, 0] = float("nan")
+    write_report(fake_run.write(tmp_path))
+
+
+@pytest.mark.parametrize("n_classes", [1, 10, 60])
+def test_confusions_of_any_size_are_drawn(fake_run, tmp_path, n_classes):
+    fake_run.metrics["labels"][1]["classes"] = list(range(n_classes))
+    confusion = [[7 * (i == j) for i in range(n_classes)] for j in range(n_classes)]
+    fake_run.metrics["methods"][0]["labels"]["gender"]["confusion"] = confusion
+    metrics = read_run(fake_run.write(tmp_path)).metrics
+    figure = figures.confusion_figure(metrics, metrics.labels[1])
+    assert f"{n_classes} classes" in figure.alt
+    assert "100.0\N{NO-BREAK SPACE}% of the samples" in figure.alt
+    assert len(figure.svg) < 100_000
+
+
+def test_the_same_run_makes_the_same_page(full_folder, full_report, tmp_path):
+    again = write_report(full_folder, tmp_path / "again.html")
+    assert again == tmp_path / "again.html"
+    assert again.read_bytes() == full_report.read_bytes()
+
+
+def test_the_page_stays_small(full_report):
+    assert full_report.name == "report.html"
+    assert full_report.stat().st_size < 1_500_000
+
+
+def test_the_browser_opens_only_on_request(fake_run, tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    fake_run.metrics |= {"methods": [{"name": "SFA", "role": "main"}], "layers": None}
+    fake_run.examples = fake_run.truth = None
+    folder = fake_run.write(tmp_path)
+    write_report(folder)
+    assert opened == []
+    write_report(folder, open_browser=True)
+    assert opened == [(tmp_path / "report.html").as_uri()]
+
+
+def test_figures_follow_the_colours_of_the_page_and_leave_no_state():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    svg = draw("test", lambda canvas: canvas.subplots().set_title("$a_1$ <b> 年 \N{GRINNING FACE}"))
+    assert dict(matplotlib.rcParams) == before
+    assert "currentColor" in svg
+    assert "#010203" not in svg
+    root = ET.fromstring(svg)
+    assert "$a_1$ <b> 年 \N{GRINNING FACE}" in "".join(root.itertext())
+    assert "width" not in root.attrib
+
+
+def test_template_and_style_are_part_of_the_package():
+    names = {path.name for path in files("higsfa.report").iterdir()}
+    assert {"template.html.jinja", "style.css"} <= names
