@@ -1,0 +1,49 @@
+"""What goes wrong in an experiment, said in one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["ExperimentError", "in_one_line", "named", "of_the_disk"]
+
+
+class ExperimentError(Exception):
+    """Something about an experiment that its user can mend; the message is one line and names the way out."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+@contextmanager
+def in_one_line(what: str) -> Iterator[None]:
+    """Errors that speak of the user's data or settings, as an ExperimentError that begins with `what`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        raise ExperimentError(f"{what}: {error}") from error
+    except (ValueError, TypeError, MemoryError) as error:
+        raise ExperimentError(f"{what}: {error}") from error
+
+
+@contextmanager
+def of_the_disk(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of the file system as an ExperimentError; what was written so far stays."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise ExperimentError(f"the run in {os.fspath(folder)} stopped: {error}") from error
+        raise ExperimentError(
+            f"the disk that holds {os.fspath(folder)} is full: free some space and go on with resume (--resume); "
+            "what is finished was kept"
+        ) from error
+
+
+def named(names: Iterable[str]) -> str:
+    """Names for a message."""
+    return ", ".join(map(repr, names)) or "none"

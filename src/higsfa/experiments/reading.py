@@ -1,0 +1,264 @@
+"""From a TOML file to a checked `Config`, with errors in one line."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+import types
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from higsfa.experiments.config import Config
+from higsfa.experiments.errors import ExperimentError
+
+__all__ = ["checked", "load_config", "located", "shipped_configs", "with_paths", "with_values"]
+
+MAX_BYTES = 1_000_000
+"""Largest config file."""
+PATHS = ("folder", "csv", "test_csv", "eyes", "file")
+"""Keys of the data tables that hold paths."""
+
+
+def shipped_configs() -> dict[str, str]:
+    """The experiments that come with the library.
+
+    Returns
+    -------
+    dict from name to a line that describes it
+
+    Examples
+    --------
+    >>> sorted(shipped_configs())[:3]
+    ['digits', 'faces', 'fairface']
+    """
+    return {name: str(_parsed(text, name).get("description", "")) for name, text in _shipped().items()}
+
+
+def load_config(path: str | os.PathLike[str]) -> Config:
+    """Read an experiment.
+
+    Parameters
+    ----------
+    path : path of a TOML file, or the name of a shipped experiment
+        Paths in the file are relative to its folder; those of a shipped experiment to the current folder.
+
+    Returns
+    -------
+    Config
+
+    Raises
+    ------
+    ExperimentError
+        In one line, with the way out, if the file is not there or says something wrong.
+
+    Examples
+    --------
+    >>> load_config("faces").data.size
+    64
+    """
+    name, file = os.fspath(path), Path(path)
+    if file.is_file():
+        if file.stat().st_size > MAX_BYTES:
+            raise ExperimentError(f"{name}: larger than {MAX_BYTES:,} bytes, which no experiment needs; check the path")
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ExperimentError(f"{name}: cannot be read as UTF-8 text: {error}") from error
+        return located(checked(_parsed(text, name), name), file.absolute().parent)
+    shipped = _shipped()
+    if name in shipped:
+        return located(checked(_parsed(shipped[name], name), name), Path.cwd())
+    known = f"give a .toml file or one of {', '.join(sorted(shipped))}"
+    raise ExperimentError(f"there is no file or shipped experiment {name!r}{_nearest(name, shipped)}; {known}")
+
+
+def with_paths(config: Config, folder: str | os.PathLike[str]) -> Config:
+    """The same experiment with its data in another folder.
+
+    Parameters
+    ----------
+    config : Config
+    folder : path
+        Where the images are now, or the .npz file or its folder. Tables that lay inside the old folder, or that have a
+        file of the same name in the new one, are taken from the new one; the others stay where they are.
+
+    Returns
+    -------
+    Config
+    """
+    new = Path(folder).absolute()
+    tables = config.plain()
+    data = tables["data"]
+    if not any(key in data for key in PATHS):
+        raise ExperimentError(f"data of kind {data['kind']!r} are not read from a folder; leave the folder out")
+    old = Path(data["folder"] if "folder" in data else data["file"])
+    for key in PATHS:
+        if key in data:
+            data[key] = str(_moved(key, Path(data[key]), old, new))
+    return checked(tables, "the experiment")
+
+
+def _moved(key: str, path: Path, old: Path, new: Path) -> Path:
+    if key == "folder":
+        return new
+    if key == "file":
+        return new / path.name if new.is_dir() else new
+    candidate = new / (path.relative_to(old) if path.is_relative_to(old) else path.name)
+    return candidate if path.is_relative_to(old) or candidate.is_file() else path
+
+
+def with_values(config: Config, values: Mapping[str, Any]) -> Config:
+    """The same experiment with some values changed.
+
+    Parameters
+    ----------
+    config : Config
+    values : dict
+        From keys such as ``"data.n_train"`` to values; a value None takes the key out.
+
+    Returns
+    -------
+    Config
+
+    Examples
+    --------
+    >>> with_values(load_config("faces"), {"data.n_train": 100}).data.n_train
+    100
+    """
+    tables = config.plain()
+    for key, value in values.items():
+        *path, last = key.split(".")
+        table = tables
+        for part in path:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise ExperimentError(f"{key}: {part!r} is a value and holds no keys")
+        table.pop(last, None) if value is None else table.update({last: value})
+    return checked(tables, "the experiment")
+
+
+def checked(tables: Mapping[str, Any], name: str) -> Config:
+    """A Config of parsed tables; one thing that is wrong is an ExperimentError."""
+    try:
+        return Config.model_validate(tables)
+    except ValidationError as error:
+        # A misspelt key also makes the right one missing, and of a union every member complains: name the deepest.
+        worst = min(error.errors(include_url=False), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
+        raise ExperimentError(f"{name}: {_explained(worst)}") from None
+
+
+# ---------------------------------------------------------------------------------------------- files
+
+
+def _shipped() -> dict[str, str]:
+    folder = resources.files("higsfa.experiments") / "configs"
+    return {
+        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".toml")
+    }
+
+
+def _parsed(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ExperimentError(f"{name}: not valid TOML: {error}; see docs/experiments.md for an example") from None
+    except RecursionError:
+        raise ExperimentError(f"{name}: not valid TOML: lists or tables are nested too deeply") from None
+
+
+def located(config: Config, base: Path) -> Config:
+    """The same experiment with absolute paths, so that a run finds its data from anywhere."""
+    tables = config.plain()
+    for table in ("data", "test_data"):
+        for key in PATHS:
+            if key in tables.get(table, {}):
+                tables[table][key] = os.path.abspath(base / Path(tables[table][key]).expanduser())
+    return checked(tables, "the experiment")
+
+
+# ---------------------------------------------------------------------------------------------- messages
+
+
+def _explained(error: Any) -> str:
+    """One line from an error of pydantic."""
+    loc, kind, given = error["loc"], error["type"], error["input"]
+    keys, model = _followed(loc)
+    where = f"[{'.'.join(keys[:-1])}]" if keys[:-1] else "the top of the file"
+    key = keys[-1] if keys else ""
+    fields = model.model_fields if model is not None else {}
+    if kind == "extra_forbidden":
+        known = f"known keys are {', '.join(fields)}" if fields else "leave it out"
+        return f"unknown key {key!r} in {where}{_nearest(key, fields)}; {known}"
+    if kind == "missing":
+        return f"key {key!r} is missing in {where}; add it"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        table = f"[{'.'.join(keys)}]"
+        tag = given.get("kind") if isinstance(given, dict) else None
+        kinds = [text.strip().strip("'") for text in error.get("ctx", {}).get("expected_tags", "").split(",")]
+        if tag is None:
+            from_list = "faces, digits, toy, npz, morph2, fgnet, utkface, fairface, folder"
+            return f"{table} needs a key kind, one of {from_list}"
+        return f"kind = {tag!r} is unknown in {table}{_nearest(str(tag), kinds)}; use one of {', '.join(kinds)}"
+    if kind == "value_error":
+        reason = str(error["msg"]).removeprefix("Value error, ")
+        return f"[{'.'.join(keys)}]: {reason}" if keys else reason
+    shown = repr(given) if len(repr(given)) < 80 else repr(given)[:77] + "..."
+    message = str(error["msg"]).replace("Input should be", "it should be")
+    hint = ""
+    if kind == "literal_error" and isinstance(given, str):
+        options = [text.strip(" '") for text in error["ctx"]["expected"].replace(" or ", ",").split(",")]
+        hint = _nearest(given, options)
+    return f"{key} = {shown} in {where} will not do: {message[0].lower()}{message[1:]}{hint}"
+
+
+def _followed(loc: tuple[Any, ...]) -> tuple[list[str], type[BaseModel] | None]:
+    """Keys of the file from the path of an error, which also names members of unions; and the table they end in."""
+    keys: list[str] = []
+    model: type[BaseModel] | None = Config
+    table: type[BaseModel] | None = Config
+    for part in loc:
+        if model is not None and not isinstance(part, int):
+            table = model
+            found = model.model_fields.get(str(part))
+            keys.append(str(part))
+            annotation = found.annotation if found is not None else None
+            options = _tables(annotation) if annotation is not None else []
+            model = options[0] if len(options) == 1 else None
+            pending = options
+            continue
+        if isinstance(part, int):
+            keys.append(str(part + 1))
+            continue
+        by_tag = [option for option in pending if _tag(option) == part]
+        if by_tag:
+            model = by_tag[0]
+        elif not any(mark in part for mark in "[('") and part not in ("int", "float", "str", "constrained-int", "cv"):
+            keys.append(part)
+    return keys, table
+
+
+def _tag(model: type[BaseModel]) -> str | None:
+    field = model.model_fields.get("kind")
+    values = get_args(field.annotation) if field is not None else ()
+    return values[0] if len(values) == 1 else None
+
+
+def _tables(annotation: Any) -> list[type[BaseModel]]:
+    """All tables that an annotation speaks of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Union, types.UnionType, list, dict) or hasattr(annotation, "__metadata__"):
+        return [table for part in get_args(annotation) for table in _tables(part)]
+    return []
+
+
+def _nearest(word: str, known: Any) -> str:
+    close = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""

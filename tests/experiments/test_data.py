@@ -1,0 +1,151 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from higsfa.datasets import read_morph2
+from higsfa.experiments import ExperimentError, load_config, with_values
+from higsfa.experiments.data import read_data
+from higsfa.experiments.labels import read_labels
+from higsfa.experiments.networks import make_graph
+from higsfa.experiments.npz import read_npz
+from higsfa.experiments.protocol import open_experiment
+from higsfa.images import FaceSampler, normalize_contrast
+
+
+@pytest.mark.parametrize("with_eyes", [True, False])
+def test_faces_are_aligned_by_their_eyes_where_these_are_known(morph2, small, with_eyes):
+    files = {"csv": str(morph2 / "morph2.csv"), "eyes": str(morph2 / "eyes.csv") if with_eyes else None}
+    config = small("morph2_s1s2s3", data__folder=str(morph2), **{f"data__{key}": value for key, value in files.items()})
+    found = read_morph2(morph2, **files)
+    read = read_data(config.data).source.take([0, 5])
+    for got, path in zip(read, (found.paths[0], found.paths[5]), strict=True):
+        photo = Image.open(path)
+        aligned = FaceSampler(24).sample(photo, [[10, 12], [22, 12]])
+        whole = normalize_contrast(np.asarray(photo.resize((24, 24), Image.Resampling.BILINEAR)))
+        far, near = (np.abs(got.astype(int) - other).mean() for other in (whole, aligned))
+        assert near == 0 if with_eyes else far < 0.3 * near
+
+
+def save(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.fixture
+def npz(tmp_path):
+    rng = np.random.default_rng(0)
+    return save(
+        tmp_path / "fairface64.npz",
+        images=rng.integers(0, 255, (30, 16, 16), dtype=np.uint8),
+        age=rng.choice([24.5, 34.5, 44.5], 30),
+        gender=rng.integers(0, 2, 30).astype(np.uint8),
+        race=rng.integers(0, 7, 30).astype(np.uint8),
+        split=np.array(["train"] * 20 + ["val"] * 8 + ["other"] * 2),
+    )
+
+
+def config_of(npz, **changes):
+    values = {key.replace("__", "."): value for key, value in changes.items()}
+    return with_values(load_config("fairface_npz"), {"data.file": str(npz), **values})
+
+
+def test_npz_is_read_and_split_and_codes_get_names(npz):
+    experiment = open_experiment(config_of(npz))
+    (fold,) = experiment.folds
+    assert (len(fold.train), len(fold.test)) == (20, 8)
+    with np.load(npz) as arrays:
+        names = np.array(["male", "female"])[arrays["gender"][20:28]]
+        assert fold.test.labels["gender"].tolist() == names.tolist()
+        np.testing.assert_array_equal(fold.test.source.take(np.arange(8)), arrays["images"][20:28])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"data__labels": ["hight"]}, "no array 'hight'"),
+        ({"data__images": "age"}, "must be"),
+        ({"data__test": "validation"}, "no value 'validation'"),
+        ({"labels__gender__names": ["one"]}, "names has 1 entries"),
+        ({"data__labels": None}, "labels"),
+    ],
+)
+def test_wrong_npz_is_explained(npz, change, words):
+    with pytest.raises(ExperimentError, match=words):
+        open_experiment(config_of(npz, **change))
+
+
+def test_objects_and_too_large_arrays_are_not_read(tmp_path):
+    path = save(tmp_path / "a.npz", images=np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="Python objects"):
+        read_npz(path, limit=10**6)
+    path = save(tmp_path / "b.npz", images=np.zeros(1000))
+    with pytest.raises(ValueError, match="8,000 bytes"):
+        read_npz(path, limit=7999)
+    (tmp_path / "c.npz").write_bytes(b"PK no zip")
+    with pytest.raises(ValueError, match=r"not a \.npz file"):
+        read_npz(tmp_path / "c.npz", limit=10)
+
+
+def test_labels_are_guessed_or_as_told(pictures, small):
+    config = small("folder", data__folder=str(pictures), data__csv=str(pictures / "labels.csv"))
+    data = read_data(config.data)
+    labels, values = read_labels(config, data)
+    assert [(label.name, label.is_numeric, label.unit) for label in labels] == [
+        ("age", True, "years"),
+        ("gender", False, None),
+    ]
+    assert set(values["gender"]) == {"f", "m"}
+    told = with_values(config, {"data.labels": ["person"], "labels.person.kind": "categorical"})
+    (label,), values = read_labels(told, data)
+    assert not label.is_numeric
+    assert values["person"][0] == "0"
+
+
+def test_random_splits_keep_persons_apart(pictures, small):
+    changes = {"data__person_column": "person", "protocol__by_person": True, "protocol__repeats": 3}
+    config = small("folder", data__folder=str(pictures), data__csv=str(pictures / "labels.csv"), **changes)
+    experiment = open_experiment(config)
+    assert len(experiment.folds) == 3
+    for fold in experiment.folds:
+        assert not set(fold.train.groups) & set(fold.test.groups)
+        assert len(fold.train) + len(fold.test) == 40
+
+
+def test_max_samples_and_bad_pictures(pictures, small):
+    changes = {"data__folder": str(pictures), "data__csv": str(pictures / "labels.csv")}
+    assert len(read_data(small("folder", data__max_samples=7, **changes).data)) == 7
+    (pictures / "3.png").write_bytes(b"no picture")
+    with pytest.raises(ExperimentError, match=r"3\.png"):
+        np.asarray(read_data(small("folder", **changes).data, pictures / "cache.npy").source)
+    data = read_data(small("folder", data__on_bad_file="skip", **changes).data)
+    assert len(data) == 39
+    assert any("3.png" in text for text in data.warnings)
+
+
+def test_missing_things_are_named(pictures, small, tmp_path):
+    good = {"data__folder": str(pictures), "data__csv": str(pictures / "labels.csv")}
+    for change, words in (
+        ({"data__folder": str(tmp_path / "nowhere")}, "nowhere"),
+        ({"data__csv": str(tmp_path / "none.csv")}, "none.csv"),
+        ({"data__labels": ["height"]}, "no label 'height'.*'age'"),
+        ({"data__labels": ["age", "age"]}, "clashes"),
+        ({"data__path_column": "photo"}, "no column 'photo'"),
+        ({"data__split_column": "part"}, "no column 'part'"),
+        ({"labels__height__unit": "m"}, "no label 'height'"),
+        ({"protocol__kind": "split"}, "no split of their own"),
+        ({"protocol__by_person": True}, "identity"),
+        ({"graph__parts": [{"kind": "serial", "label": "gender"}]}, "clustered"),
+    ):
+        config = small("folder", **{**good, **change})
+        with pytest.raises(ExperimentError, match=words) as caught:
+            make_graph(config, open_experiment(config).labels)
+        assert "\n" not in str(caught.value)
+    (pictures / "1.png").unlink()
+    with pytest.raises(ExperimentError, match=r"1\.png"):
+        open_experiment(small("folder", **good))
+
+
+def test_empty_folder_is_named(small, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ExperimentError, match="empty"):
+        open_experiment(small("utkface", data__folder=str(tmp_path / "empty")))
