@@ -278,9 +278,9 @@ def test_shared_weights_are_those_of_one_estimator_fitted_on_all_fields(recipe, 
     budgets = Budgets(monkeypatch)
     network = HiGSFA(layers, graph=recipe).fit(X, labels)
     if streaming:
-        limit = max(limit for limit, budget in budgets.possible() if not budget.keep_input)
-        network.set_params(memory=limit).fit(X, labels)
-    assert budgets.used[-1].keep_input != streaming
+        limit = max(limit for limit, budget in budgets.possible() if budget.input_place == "nowhere")
+        network.set_params(memory=limit, spill=False).fit(X, labels)
+    assert (budgets.used[-1].input_place == "memory") != streaming
     graph = recipe.build(labels)
     expected = field_by_field(network, X, X_new, 2, labels, graph=graph)
     assert_same_features(network, X, X_new, expected, up_to_signs=pca is not None)
@@ -316,9 +316,9 @@ class Budgets:
         self.used, self._make, self._args = [], driver.make_budget, ()
         monkeypatch.setattr(driver, "make_budget", self._record)
 
-    def _record(self, *args):
+    def _record(self, *args, disk=0):
         self._args = args
-        self.used.append(self._make(*args))
+        self.used.append(self._make(*args, disk=disk))
         return self.used[-1]
 
     def possible(self, n_jobs=1):
@@ -331,7 +331,7 @@ class Budgets:
 
 def below_kept(budget):
     """Whether the features that a layer reads are kept in memory, layer by layer."""
-    return [budget.keep_input, *(layer.kept for layer in budget.layers)][:-1]
+    return [place == "memory" for place in (budget.input_place, *(layer.place for layer in budget.layers))][:-1]
 
 
 def model_arrays(network):
@@ -366,7 +366,7 @@ MIXED_SHARING = [Layer(**{**layer.get_params(), "shared": number in (0, 2)}) for
 
 @pytest.mark.parametrize("layers", [DEEP, MIXED_SHARING], ids=["own weights", "shared weights"])
 @pytest.mark.parametrize(("recipe", "dtype"), [("sum", np.uint8), ("groups and sequence", np.float64)])
-def test_neither_memory_nor_threads_change_a_bit(layers, recipe, dtype, monkeypatch):
+def test_neither_memory_nor_threads_change_a_bit(layers, recipe, dtype, monkeypatch, tmp_path):
     X, labels = make_images(600, (12, 12))
     if dtype == np.uint8:
         X = np.clip(128 + 40 * X, 0, 255).astype(np.uint8)
@@ -375,6 +375,7 @@ def test_neither_memory_nor_threads_change_a_bit(layers, recipe, dtype, monkeypa
     budgets = Budgets(monkeypatch)
     whole = HiGSFA(layers, graph=RECIPES[recipe]).fit(X, labels)
     assert all(below_kept(budgets.used[-1]))
+    spilled = False
     for n_jobs in (1, 2):
         limits = {}
         for limit, budget in budgets.possible(n_jobs):
@@ -386,9 +387,14 @@ def test_neither_memory_nor_threads_change_a_bit(layers, recipe, dtype, monkeypa
             for kept, layer, fitted in zip(below_kept(budget), budget.layers, whole.layers_, strict=True)
         )
         for limit, _ in limits.values() if n_jobs == 1 else [*limits.values()][::2]:
-            part = HiGSFA(layers, graph=RECIPES[recipe], memory=limit, n_jobs=n_jobs).fit(X, labels)
-            assert_same_model(whole, part)
-            assert np.array_equal(whole.transform(X), part.transform(X))
+            for spill in (False, tmp_path):
+                network = HiGSFA(layers, graph=RECIPES[recipe], memory=limit, n_jobs=n_jobs, spill=spill)
+                assert_same_model(whole, network.fit(X, labels))
+                kept = [budgets.used[-1].input_place, *(layer.place for layer in budgets.used[-1].layers[:-1])]
+                assert spill is not False or "disk" not in kept
+                spilled |= "disk" in kept
+                assert np.array_equal(whole.transform(X), network.transform(X))
+    assert spilled
 
 
 @pytest.mark.parametrize("layers", [DEEP, MIXED_SHARING], ids=["own weights", "shared weights"])
@@ -750,17 +756,20 @@ def measured_peak(network, X, y):
     ],
     ids=["images", "images, little memory", "many layers", "many linear layers, little memory", "many shared layers"],
 )
-def test_memory_is_estimated_within_a_factor_of_two_and_kept_to(layers, shape, dtype, memory):
+def test_memory_is_estimated_within_a_factor_of_two_and_kept_to(layers, shape, dtype, memory, tmp_path):
     n_samples = 10_000
     rng = np.random.default_rng(0)
     X = rng.integers(0, 255, (n_samples, *shape)).astype(dtype)
-    network = HiGSFA(layers, graph="serial", memory=memory, input_shape=shape)
+    network = HiGSFA(layers, graph="serial", memory=memory, input_shape=shape, spill=False)
     budget = network.estimate(n_samples, dtype=dtype)
-    measured = measured_peak(network, X, rng.integers(16, 77, n_samples).astype(float))
+    y = rng.integers(16, 77, n_samples).astype(float)
+    measured = measured_peak(network, X, y)
     assert 0.7 * measured <= budget.memory <= 2 * measured
     if memory is not None:
         assert not all(below_kept(budget))
         assert measured <= 1.1 * _network.parse_memory(memory)
+        network.set_params(spill=tmp_path)
+        assert measured_peak(network, X, y) <= 1.1 * _network.parse_memory(memory)
 
 
 @pytest.mark.parametrize(
@@ -796,23 +805,23 @@ def test_the_memory_that_an_error_asks_for_is_enough(layers, monkeypatch):
 def test_passes_over_the_input_are_counted(monkeypatch):
     X, labels = make_images(300, (12, 12))
     monkeypatch.setattr(driver, "NETWORK_TILE", 64)
-    budgets, reads, raw_features = Budgets(monkeypatch), [], driver.raw_features
+    budgets, reads, train = Budgets(monkeypatch), [], _network.train_network
 
-    def counted(read, *args, **kwargs):
+    def counted(plans, read, *args, **kwargs):
         def read_and_count(rows):
             reads.append(len(rows))
             return read(rows)
 
-        return raw_features(read_and_count, *args, **kwargs)
+        return train(plans, read_and_count, *args, **kwargs)
 
-    monkeypatch.setattr(driver, "raw_features", counted)
+    monkeypatch.setattr(_network, "train_network", counted)
     network = HiGSFA(DEEP, graph="serial").fit(X, labels["age"])
     assert sum(reads) == 300 * budgets.used[-1].passes
     limits = {tuple(below_kept(budget)): limit for limit, budget in budgets.possible()}
     assert len(limits) >= 3
     for limit in limits.values():
         reads.clear()
-        network.set_params(memory=limit).fit(X, labels["age"])
+        network.set_params(memory=limit, spill=False).fit(X, labels["age"])
         assert abs(sum(reads) / 300 - budgets.used[-1].passes) <= 1
 
 

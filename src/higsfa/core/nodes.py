@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.expansions import Expansion
+from higsfa.core.room import room
 
 Floats = NDArray[np.float64]
 
@@ -118,18 +119,22 @@ class Frontend(_Cast):
     def _is_centered(self) -> bool:
         return bool(self.center.any())
 
-    def variables(self, X: NDArray[Any]) -> NDArray[Any]:
-        """Variables t (T, n) from centred input (I, n); X itself where the expansion is the identity."""
+    def variables(self, X: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Variables t (T, n) from centred input (I, n), in `out` or in a new array; X itself if they are the same."""
         if self.is_identity:
             return X
-        T = np.empty((self.n_variables, X.shape[1]), dtype=X.dtype)
+        T = np.empty((self.n_variables, X.shape[1]), dtype=X.dtype) if out is None else out
         self.expansion.apply(np.ascontiguousarray(X), T[: self.n_expanded], self.children)
         T[self.n_expanded :] = X[self.missing]
         return T
 
     def expand(self, X: NDArray[Any]) -> NDArray[Any]:
-        """The expansion z (I', n) alone."""
-        return X if self.is_identity else self.expansion(np.ascontiguousarray(X), self.children)
+        """The expansion z (I', n) alone, in room that is used again by the next call."""
+        if self.is_identity:
+            return X
+        Z = room("expanded", (self.n_expanded, X.shape[1]), X.dtype)
+        self.expansion.apply(np.ascontiguousarray(X), Z, self.children)
+        return Z
 
 
 @dataclass(frozen=True, eq=False)

@@ -148,7 +148,8 @@ class Accumulator:
         """Add the product to every channel, with its weight."""
         if self._weights is None:
             return
-        assert self._product is not None and self._second is not None
+        assert self._product is not None
+        assert self._second is not None
         for second, weight in zip(self._second, self._weights, strict=True):
             if weight == 1.0:
                 second += self._product

@@ -36,6 +36,7 @@ from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.driver import NETWORK_BLOCK, Budget, make_budget, tile_size, train_network
 from higsfa.training.features import feature_major
 from higsfa.training.layers import LayerPlan, TrainedLayer, threads
+from higsfa.training.shelves import free_bytes, spill_folder
 from higsfa.training.sources import Source
 
 try:
@@ -94,6 +95,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         "input_shape": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
         "n_jobs": [Integral, None],
         "memory": [Interval(Integral, 1, None, closed="left"), str, None],
+        "spill": [str, os.PathLike, "boolean", None],
         "engine": [StrOptions({"threads", "dask"})],
         "clip_range": ["boolean"],
         "verbose": ["verbose"],
@@ -169,6 +171,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             -(-n_samples // NETWORK_BLOCK),
             self._n_jobs(),
             self._memory_limit(),
+            disk=free_bytes(spill_folder(self.spill)),
         )
 
     # ------------------------------------------------------------------ fitting
@@ -193,6 +196,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     limit=self._memory_limit(),
                     on_layer=on_layer,
                     engine=self.engine,
+                    spill=self.spill,
                     checkpoint=saved,
                 )
             if not all(np.isfinite(node.slow).all() and np.isfinite(node.decoder).all() for node in trained[-1].nodes):

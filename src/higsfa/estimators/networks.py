@@ -113,7 +113,10 @@ class HiGSFA(_LabelledNetwork):
         Number of threads; -1 for all cores. The result does not depend on it, to the bit.
     memory : int or str, optional
         Budget for what is kept between passes, such as "2 GiB"; half of the available memory by default. With less,
-        lower layers are computed again instead. The result does not depend on it.
+        features wait on disk instead (see `spill`). The result does not depend on it.
+    spill : str, path or False, optional
+        Folder for features that do not fit in that memory; the one for temporary files by default, if it is on a disk.
+        False: nothing is written, such features are computed again in every pass.
     engine : {"threads", "dask"}, default="threads"
         Where passes run: on threads of this process, or on the workers of the active `distributed.Client` (of a cluster
         of `n_jobs` processes on this machine if there is none). The result is the same, to the bit.
@@ -164,6 +167,7 @@ class HiGSFA(_LabelledNetwork):
         input_shape: Any = None,
         n_jobs: int | None = None,
         memory: Any = None,
+        spill: Any = None,
         engine: str = "threads",
         clip_range: bool = True,
         verbose: int = 0,
@@ -173,6 +177,7 @@ class HiGSFA(_LabelledNetwork):
         self.input_shape = input_shape
         self.n_jobs = n_jobs
         self.memory = memory
+        self.spill = spill
         self.engine = engine
         self.clip_range = clip_range
         self.verbose = verbose
@@ -198,7 +203,10 @@ class HGSFA(_LabelledNetwork):
         Number of threads; -1 for all cores. The result does not depend on it, to the bit.
     memory : int or str, optional
         Budget for what is kept between passes, such as "2 GiB"; half of the available memory by default. With less,
-        lower layers are computed again instead. The result does not depend on it.
+        features wait on disk instead (see `spill`). The result does not depend on it.
+    spill : str, path or False, optional
+        Folder for features that do not fit in that memory; the one for temporary files by default, if it is on a disk.
+        False: nothing is written, such features are computed again in every pass.
     engine : {"threads", "dask"}, default="threads"
         Where passes run: on threads of this process, or on the workers of the active `distributed.Client` (of a cluster
         of `n_jobs` processes on this machine if there is none). The result is the same, to the bit.
@@ -249,6 +257,7 @@ class HGSFA(_LabelledNetwork):
         input_shape: Any = None,
         n_jobs: int | None = None,
         memory: Any = None,
+        spill: Any = None,
         engine: str = "threads",
         clip_range: bool = True,
         verbose: int = 0,
@@ -258,6 +267,7 @@ class HGSFA(_LabelledNetwork):
         self.input_shape = input_shape
         self.n_jobs = n_jobs
         self.memory = memory
+        self.spill = spill
         self.engine = engine
         self.clip_range = clip_range
         self.verbose = verbose
@@ -283,7 +293,10 @@ class HiSFA(_SequenceNetwork):
         Number of threads; -1 for all cores. The result does not depend on it, to the bit.
     memory : int or str, optional
         Budget for what is kept between passes, such as "2 GiB"; half of the available memory by default. With less,
-        lower layers are computed again instead. The result does not depend on it.
+        features wait on disk instead (see `spill`). The result does not depend on it.
+    spill : str, path or False, optional
+        Folder for features that do not fit in that memory; the one for temporary files by default, if it is on a disk.
+        False: nothing is written, such features are computed again in every pass.
     engine : {"threads", "dask"}, default="threads"
         Where passes run: on threads of this process, or on the workers of the active `distributed.Client` (of a cluster
         of `n_jobs` processes on this machine if there is none). The result is the same, to the bit.
@@ -336,6 +349,7 @@ class HiSFA(_SequenceNetwork):
         input_shape: Any = None,
         n_jobs: int | None = None,
         memory: Any = None,
+        spill: Any = None,
         engine: str = "threads",
         clip_range: bool = True,
         verbose: int = 0,
@@ -345,6 +359,7 @@ class HiSFA(_SequenceNetwork):
         self.input_shape = input_shape
         self.n_jobs = n_jobs
         self.memory = memory
+        self.spill = spill
         self.engine = engine
         self.clip_range = clip_range
         self.verbose = verbose
@@ -370,7 +385,10 @@ class HSFA(_SequenceNetwork):
         Number of threads; -1 for all cores. The result does not depend on it, to the bit.
     memory : int or str, optional
         Budget for what is kept between passes, such as "2 GiB"; half of the available memory by default. With less,
-        lower layers are computed again instead. The result does not depend on it.
+        features wait on disk instead (see `spill`). The result does not depend on it.
+    spill : str, path or False, optional
+        Folder for features that do not fit in that memory; the one for temporary files by default, if it is on a disk.
+        False: nothing is written, such features are computed again in every pass.
     engine : {"threads", "dask"}, default="threads"
         Where passes run: on threads of this process, or on the workers of the active `distributed.Client` (of a cluster
         of `n_jobs` processes on this machine if there is none). The result is the same, to the bit.
@@ -423,6 +441,7 @@ class HSFA(_SequenceNetwork):
         input_shape: Any = None,
         n_jobs: int | None = None,
         memory: Any = None,
+        spill: Any = None,
         engine: str = "threads",
         clip_range: bool = True,
         verbose: int = 0,
@@ -432,6 +451,7 @@ class HSFA(_SequenceNetwork):
         self.input_shape = input_shape
         self.n_jobs = n_jobs
         self.memory = memory
+        self.spill = spill
         self.engine = engine
         self.clip_range = clip_range
         self.verbose = verbose

@@ -23,8 +23,9 @@ from higsfa.core.nodes import Frontend
 from higsfa.core.statistics import Sums, Tree, merge
 from higsfa.training.checkpoints import Checkpoint
 from higsfa.training.features import Schedule, feature_major
-from higsfa.training.layers import Block, LayerPlan, Runner, TrainedLayer, field_of, one_by_one
+from higsfa.training.layers import LayerPlan, Runner, TrainedLayer, one_by_one
 from higsfa.training.network import NodeSums, Reduce, start_node, train_nodes
+from higsfa.training.shelves import Block, field_of
 
 Floats = NDArray[np.float64]
 
@@ -78,8 +79,10 @@ def _shifts(job: Job) -> list[Floats]:
     """The shift of every node, from the first tile."""
     with threadpool_limits(1, user_api="blas"):
         first = job.features(0)
-        nodes = range(job.plan.fields.n_nodes)
-        return [start_node(p, job.plan, job.frontends, job.schedule, first, job.dtype).shift for p in nodes]
+        return [
+            start_node(p, job.frontends, job.schedule, field_of(first, index), job.dtype).shift
+            for p, index in enumerate(job.plan.fields.index)
+        ]
 
 
 def _fold(job: Job, shifts: list[Floats], block: int) -> list[Sums]:

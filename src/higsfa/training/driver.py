@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, log2
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from higsfa.core.graph import TrainingGraph
 from higsfa.core.tiles import make_plan
 from higsfa.training.checkpoints import Checkpoint, LayerStore
 from higsfa.training.dask_engine import cluster_client, train_on_dask
-from higsfa.training.features import Features, Schedule, raw_features
+from higsfa.training.features import Schedule, raw_features, shelve
 from higsfa.training.layers import LayerPlan, TrainedLayer, threads
 from higsfa.training.network import ThreadGathering, computed_features, train_layer
+from higsfa.training.shelves import FileShelf, MemoryShelf, Shelf, free_bytes, spill_folder
 
 NETWORK_BLOCK = 16384
 """Samples in a block of a network: small enough to be spread over workers."""
@@ -34,33 +36,36 @@ class LayerBudget:
     ----------
     feature_bytes : features of the layer for all samples.
     sum_bytes : sums of one node.
-    kept : whether the features are held in memory for the next pass.
+    place : where the features wait for the next pass: "memory", "disk", or "nowhere" if they are computed again.
     nodes_at_once : nodes whose sums grow side by side.
     work : multiply-adds of the matrix products, for all samples.
     """
 
     feature_bytes: int
     sum_bytes: int
-    kept: bool
+    place: str
     nodes_at_once: int
     work: float
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The plan of a fit: what is kept, how much memory at most, how many passes over the data, how much work."""
+    """The plan of a fit: what is kept where, how much memory and disk at most, how many passes over the data."""
 
-    keep_input: bool
+    input_place: str
     layers: tuple[LayerBudget, ...]
     memory: int
+    disk: int
     passes: int
     work: float
 
     def __str__(self) -> str:
-        kept = sum(layer.kept for layer in self.layers)
+        kept = sum(layer.place == "memory" for layer in self.layers)
+        spilled = sum(layer.place == "disk" for layer in self.layers)
         return (
             f"memory about {self.memory / 2**20:,.0f} MiB, {self.passes} passes over the input, "
             f"{self.work / 1e12:,.3f} T multiply-adds; features of {kept} of {len(self.layers)} layers kept in memory"
+            + (f", of {spilled} on disk ({self.disk / 2**30:,.1f} GiB)" if self.disk else "")
         )
 
 
@@ -82,17 +87,23 @@ def make_budget(
     n_blocks: int,
     n_jobs: int,
     limit: int,
+    disk: int = 0,
 ) -> Budget:
-    """Decide what to keep, so that `limit` bytes are not exceeded; a ValueError if that cannot be done."""
+    """Decide what to keep where, so that `limit` bytes of memory and `disk` bytes of disk are not exceeded.
+
+    A ValueError if that cannot be done.
+    """
     rows = min(n_samples, tile_size(plans, n_pixels, itemsize))
     levels = 1 + ceil(log2(max(1, n_blocks)))
     input_bytes = n_samples * n_pixels * input_itemsize
     widest = max([n_pixels] + [plan.fields.n_nodes * plan.n_components for plan in plans])
     working = 3 * rows * widest * itemsize + n_jobs * 4 * rows * itemsize * max(p.frontend_size for p in plans)
-    keep_input = input_bytes + working <= limit // 2
-    held = input_bytes if keep_input else 0
-    peak, passes = held + working, 1
-    below_kept, lagging = keep_input, 0
+    place = "memory" if input_bytes + working <= limit // 2 else "disk" if input_bytes <= disk else "nowhere"
+    input_place = place
+    held = {"memory": 0, "disk": 0, "nowhere": 0}
+    held[place] = input_bytes
+    lagging = dict.fromkeys(held, 0)  # what features are computed from during the next pass, and not needed after it
+    peak, peak_disk, passes = held["memory"] + working, held["disk"], 1
     layers = []
     for k, plan in enumerate(plans):
         T, nodes = plan.frontend_size, plan.fields.n_nodes
@@ -100,32 +111,45 @@ def make_budget(
         features = n_samples * nodes * plan.n_components * itemsize
         unknown = k == 0 or plans[k - 1].shared  # means of the inputs are not known beforehand
         first_pass = plan.pca is not None or (unknown and not plan.expansion.is_linear)
-        room = limit - held - working
+        room = limit - held["memory"] - working
         least = nodes if plan.shared else 1
+        below_kept = place != "nowhere"
         if below_kept:
             at_once, copies = (nodes if plan.shared else n_jobs), levels + 1
         else:
-            at_once, copies = int(min(nodes, max(room, 0) // (sums * levels))), levels
-            passes += (ceil(nodes / max(at_once, 1)) + first_pass) if k or not keep_input else 0
+            at_once, copies = min(nodes, max(room, 0) // (sums * levels)), levels
+            passes += (ceil(nodes / max(at_once, 1)) + first_pass) if k or input_place == "nowhere" else 0
         need = at_once * sums * copies
         if at_once < least or need > room:
+            if disk:  # nodes trained one after the other need less memory if what they read is computed again
+                return make_budget(
+                    plans, n_samples, n_pixels, input_itemsize, itemsize, n_channels, n_atoms, n_blocks, n_jobs, limit
+                )
             raise ValueError(
                 f"memory: {limit / 2**20:.1f} MiB are not enough to train layer {k + 1} "
                 f"({nodes} nodes of {T} variables); "
-                f"at least {_mib(held + working + max(least, at_once) * sums * copies)} are"
+                f"at least {_mib(held['memory'] + working + max(least, at_once) * sums * copies)} are"
             )
-        keep = k + 1 < len(plans) and held + features + working + need <= limit
-        peak = max(peak, held + working + need + (features if keep else 0))
+        place = "nowhere"
+        if k + 1 < len(plans):
+            if held["memory"] + features + working + need <= limit:
+                place = "memory"
+            elif held["disk"] + features <= disk:
+                place = "disk"
+        peak = max(peak, held["memory"] + working + need + (features if place == "memory" else 0))
+        peak_disk = max(peak_disk, held["disk"] + (features if place == "disk" else 0))
         work = float(n_samples) * nodes * (T * T / 2 + plan.n_components * (T + plan.n_inputs))
-        layers.append(LayerBudget(features, sums, keep, at_once, work))
-        held -= lagging
-        lagging = 0
-        if keep and (below_kept and not plan.shared):
-            held = features
-        elif keep:  # computed during the next pass, so what they are computed from stays until then
-            lagging, held = held, held + features
-        below_kept = keep
-    return Budget(keep_input, tuple(layers), int(peak), passes, sum(layer.work for layer in layers))
+        layers.append(LayerBudget(features, sums, place, at_once, work))
+        held = {name: held[name] - lagging[name] for name in held}
+        lagging = dict.fromkeys(held, 0)
+        if place != "nowhere":
+            if below_kept and not plan.shared:
+                held = dict.fromkeys(held, 0)
+            else:
+                lagging = held.copy()
+            held[place] += features
+    work = sum(layer.work for layer in layers)
+    return Budget(input_place, tuple(layers), int(peak), int(peak_disk), passes, work)
 
 
 def _mib(n_bytes: int) -> str:
@@ -144,6 +168,7 @@ def train_network(
     on_layer: Callable[[int, int], Callable[[int], None]],
     engine: str = "threads",
     client: Any = None,
+    spill: Any = None,
     checkpoint: Checkpoint | None = None,
 ) -> list[TrainedLayer]:
     """Train all layers, bottom up.
@@ -157,6 +182,7 @@ def train_network(
         the number of node-tiles done.
     engine : "threads" or "dask".
     client : of a Dask cluster; the active one, or one for a cluster on this machine, if None.
+    spill : folder for features that do not fit in memory, None to choose one, False for none.
     checkpoint : where to leave what is finished, and to go on from.
     """
     n_pixels = int(np.prod(plans[0].fields.grid)) * plans[0].width
@@ -167,10 +193,10 @@ def train_network(
             return train_on_dask(
                 plans, read, schedule, dtype, cluster, limit=limit, on_layer=on_layer, checkpoint=checkpoint
             )
-    tiles = schedule.tiles
+    folder = spill_folder(spill)
     budget = make_budget(
         plans,
-        sum(tile.n_rows for tile in tiles),
+        sum(schedule.samples),
         n_pixels,
         input_dtype.itemsize,
         dtype.itemsize,
@@ -179,24 +205,42 @@ def train_network(
         plan.n_blocks,
         n_jobs,
         limit,
+        disk=free_bytes(folder),
     )
     layers: list[TrainedLayer] = []
-    features: Features = raw_features(read, tiles, plans[0].width, keep=budget.keep_input)
+    channels = plans[0].width
+    shelf = _shelf(budget.input_place, n_pixels // channels, channels, schedule, input_dtype, folder)
+    features = raw_features(read, schedule, channels, shelf)
+    block_bytes = NETWORK_BLOCK * n_pixels * input_dtype.itemsize
+    shelve(features, read, schedule, channels, block_bytes, limit // 4)
     means = None
     with threads(n_jobs) as run:
         for k, (layer_plan, share) in enumerate(zip(plans, budget.layers, strict=True)):
-            on_node = on_layer(k, layer_plan.fields.n_nodes * len(tiles))
+            nodes, n_tiles = layer_plan.fields.n_nodes, len(schedule.tiles)
+            on_node = on_layer(k, nodes * n_tiles)
+            shelf = _shelf(share.place, nodes, layer_plan.n_components, schedule, dtype, folder)
             known = None if checkpoint is None else checkpoint.load_layer(k, layer_plan)
             if known is None:
                 at_once = None if features.kept else share.nodes_at_once
                 store = None if checkpoint is None else LayerStore(checkpoint, k, layer_plan, plan)
                 gather = ThreadGathering(layer_plan, features, schedule, dtype, run, at_once, on_node, store)
-                layer, features = train_layer(gather, means, keep=share.kept)
+                layer, features = train_layer(gather, means, shelf)
                 if checkpoint is not None:
                     checkpoint.save_layer(k, layer)
             else:
-                layer, features = known, computed_features(known, features, len(tiles), dtype, run, keep=share.kept)
-                on_node(layer_plan.fields.n_nodes * len(tiles))
+                layer, features = known, computed_features(known, features, shelf, dtype, run)
+                on_node(nodes * n_tiles)
             layers.append(layer)
             means = layer.output_means
     return layers
+
+
+def _shelf(
+    place: str, nodes: int, width: int, schedule: Schedule, dtype: np.dtype[Any], folder: Path | None
+) -> Shelf | None:
+    if place == "memory":
+        return MemoryShelf(nodes, width, schedule.samples, dtype)
+    if place == "disk":
+        assert folder is not None
+        return FileShelf(nodes, width, schedule.samples, dtype, folder)
+    return None

@@ -1,16 +1,17 @@
-"""Features between layers, tile by tile: kept, or computed when asked for."""
+"""Features between layers, tile by tile: kept on a shelf, or computed when asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.tiles import Plan, Tile
-from higsfa.training.layers import Block
+from higsfa.training.shelves import Block, Shelf, field_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,55 +25,64 @@ class Schedule:
     def of(cls, plan: Plan, rows: int) -> Schedule:
         return cls(plan, tuple(tuple(plan.tiles(b, rows)) for b in range(plan.n_blocks)))
 
-    @property
+    @cached_property
     def tiles(self) -> list[Tile]:
         return [tile for block in self.blocks for tile in block]
 
+    @property
+    def samples(self) -> list[int]:
+        """Number of samples of every tile."""
+        return [tile.n_rows for tile in self.tiles]
+
+
+READ_ROWS = 1024
+"""Samples that are read at once."""
+
 
 class Features:
-    """Features of a layer, tile by tile: computed when asked for, and kept if so wished.
+    """Features of a layer, tile by tile: computed when asked for, and kept on a shelf if there is one.
 
     Parameters
     ----------
     compute : the block of a tile.
-    n_tiles : number of tiles.
-    keep : whether to hold blocks in memory once they are computed.
+    shelf : where blocks stay once they are computed; None to compute them every time.
     """
 
-    def __init__(self, compute: Callable[[int], Block], n_tiles: int, *, keep: bool) -> None:
-        self._compute, self._keep = compute, keep
-        self._blocks: list[Block | None] = [None] * n_tiles
+    def __init__(self, compute: Callable[[int], Block], shelf: Shelf | None) -> None:
+        self._compute, self.shelf = compute, shelf
 
     @classmethod
-    def of_blocks(cls, blocks: list[Block]) -> Features:
+    def on(cls, shelf: Shelf) -> Features:
         """Features that are all there."""
-        features = cls(blocks.__getitem__, len(blocks), keep=True)
-        features._blocks = list(blocks)
-        return features
-
-    @property
-    def keeps(self) -> bool:
-        """Whether blocks stay in memory once they are computed."""
-        return self._keep
+        shelf.filled()
+        return cls(_nothing, shelf)
 
     @property
     def kept(self) -> bool:
-        """Whether every block is in memory."""
-        return all(block is not None for block in self._blocks)
+        """Whether every block is on the shelf."""
+        return self.shelf is not None and self.shelf.complete
 
     def tile(self, t: int) -> Block:
-        block = self._blocks[t]
-        if block is None:
-            block = self._compute(t)
-            if self._keep:
-                self._blocks[t] = block
-                if self.kept:  # what they were computed from is not needed any more
-                    self._compute = _nothing
+        """The block of a tile."""
+        if self.shelf is None:
+            return self._compute(t)
+        if self.shelf.has(t):
+            return self.shelf.tile(t)
+        block = self._compute(t)
+        self.shelf.put(t, block)
+        if self.shelf.complete:  # what they were computed from is not needed any more
+            self._compute = _nothing
         return block
+
+    def field(self, t: int, index: NDArray[np.intp]) -> NDArray[Any]:
+        """Raw input (children * width, n) of the node whose field is `index`."""
+        if self.shelf is not None and self.shelf.has(t):
+            return self.shelf.field(t, index)
+        return field_of(self.tile(t), index)
 
 
 def _nothing(t: int) -> Block:
-    raise RuntimeError(f"tile {t} is in memory")
+    raise RuntimeError(f"tile {t} is on the shelf")
 
 
 def feature_major(samples: NDArray[Any], channels: int) -> Block:
@@ -81,11 +91,41 @@ def feature_major(samples: NDArray[Any], channels: int) -> Block:
 
 
 def raw_features(
-    read: Callable[[NDArray[np.intp]], NDArray[Any]], tiles: list[Tile], channels: int, *, keep: bool
+    read: Callable[[NDArray[np.intp]], NDArray[Any]], schedule: Schedule, channels: int, shelf: Shelf | None
 ) -> Features:
     """Raw input, read and laid out feature-major."""
+    tiles = schedule.tiles
 
     def compute(t: int) -> Block:
         return feature_major(read(tiles[t].rows), channels)
 
-    return Features(compute, len(tiles), keep=keep)
+    return Features(compute, shelf)
+
+
+def shelve(
+    features: Features,
+    read: Callable[[NDArray[np.intp]], NDArray[Any]],
+    schedule: Schedule,
+    channels: int,
+    block_bytes: int,
+    limit: int,
+) -> None:
+    """Put the raw input on its shelf, block by block, reading rows in the order in which the data hold them.
+
+    The rows of a tile lie scattered over its block; read one tile after the other, a chunked file would be decoded
+    many times. Blocks of more than `limit` bytes are left to be read tile by tile.
+    """
+    shelf, t = features.shelf, 0
+    if shelf is None or block_bytes > limit:
+        return
+    for tiles in schedule.blocks:
+        if not tiles:
+            continue
+        rows = np.unique(np.concatenate([tile.rows for tile in tiles]))
+        samples = np.empty((len(rows), shelf.nodes * shelf.width), shelf.dtype)
+        for lo in range(0, len(rows), READ_ROWS):
+            some = read(rows[lo : lo + READ_ROWS])
+            samples[lo : lo + READ_ROWS] = some.reshape(len(some), -1)
+        for tile in tiles:
+            shelf.put(t, feature_major(samples[np.searchsorted(rows, tile.rows)], channels))
+            t += 1

@@ -16,10 +16,9 @@ from higsfa.core.expansions import Expansion
 from higsfa.core.fields import Fields
 from higsfa.core.nodes import Frontend, Node, Projection
 from higsfa.core.solvers import NodeOptions
+from higsfa.training.shelves import Block, field_of
 
 Floats = NDArray[np.float64]
-Block = NDArray[Any]
-"""Features of all nodes of a layer for the samples of a tile: (nodes, width, n)."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +155,3 @@ def one_by_one(work: Callable[[int], None], n: int) -> None:
     """A runner on the calling thread."""
     for p in range(n):
         work(p)
-
-
-def field_of(block: Block, index: NDArray[np.intp]) -> NDArray[Any]:
-    """Raw input (children * width, n) of the node whose field is `index`."""
-    return block[index].reshape(len(index) * block.shape[1], block.shape[2])

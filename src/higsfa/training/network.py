@@ -19,12 +19,14 @@ from higsfa.core.covariances import Weighting, covariances, group_products
 from higsfa.core.expansions import parse_expansion
 from higsfa.core.linalg import principal_axes
 from higsfa.core.nodes import Frontend, Node, Projection
+from higsfa.core.room import room
 from higsfa.core.solvers import solve_node
 from higsfa.core.statistics import Accumulator, Sums, Tree, merge, shifted, zero_for
 from higsfa.core.tiles import Tile
 from higsfa.training.features import Features, Schedule
-from higsfa.training.layers import Block, LayerPlan, Runner, TrainedLayer, field_of
+from higsfa.training.layers import LayerPlan, Runner, TrainedLayer
 from higsfa.training.passes import PILOT, add_tile, guarded, pilot_shift
+from higsfa.training.shelves import Block, Shelf, field_of
 
 Floats = NDArray[np.float64]
 
@@ -169,19 +171,16 @@ class ThreadGathering:
     def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]:
         n = plan.fields.n_nodes
         results: list[Any] = [None] * n
-        first = self.below.tile(0)
         step = n if self.nodes_at_once is None else self.nodes_at_once
         lo = 0
-        while lo < n:  # the first pass may leave everything in memory
+        while lo < n:  # the first pass may leave everything on a shelf
             nodes = range(lo, n if self.below.kept else min(lo + step, n))
             pass_over = self._node_by_node if self.below.kept else self._tile_by_tile
-            pass_over(nodes, plan, frontends, reduce, first, results)
+            pass_over(nodes, plan, frontends, reduce, results)
             lo = nodes.stop
         return results
 
-    def _node_by_node(
-        self, nodes: range, plan: LayerPlan, frontends: Any, reduce: Reduce, first: Block, results: list[Any]
-    ) -> None:
+    def _node_by_node(self, nodes: range, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any]) -> None:
         index = plan.fields.index
         on_node = self.on_node if plan is self.plan else _ignore
         store = self.saved if plan is self.plan and not plan.shared else None
@@ -193,10 +192,10 @@ class ThreadGathering:
                 results[p] = reduce.again(p, finished[p]) if isinstance(reduce, Again) else finished[p]
                 on_node(len(self.schedule.tiles))
                 return
-            gathering, t = start_node(p, plan, frontends, self.schedule, first, self.dtype), 0
+            gathering, t = start_node(p, frontends, self.schedule, self.below.field(0, index[p]), self.dtype), 0
             for block, tiles in enumerate(self.schedule.blocks):
                 for tile in tiles:
-                    gathering.add(field_of(self.below.tile(t), index[p]), tile)
+                    gathering.add(self.below.field(t, index[p]), tile)
                     t += 1
                 gathering.end_block(block)
             results[p] = reduce(p, gathering.total(), gathering.shift)
@@ -206,12 +205,13 @@ class ThreadGathering:
 
         self.run(work, len(nodes))
 
-    def _tile_by_tile(
-        self, nodes: range, plan: LayerPlan, frontends: Any, reduce: Reduce, first: Block, results: list[Any]
-    ) -> None:
+    def _tile_by_tile(self, nodes: range, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any]) -> None:
         index = plan.fields.index
+        first = self.below.tile(0)
         on_node = self.on_node if plan is self.plan else _ignore
-        gatherings: list[Any] = [start_node(p, plan, frontends, self.schedule, first, self.dtype) for p in nodes]
+        gatherings: list[Any] = [
+            start_node(p, frontends, self.schedule, field_of(first, index[p]), self.dtype) for p in nodes
+        ]
         store = self.saved if plan is self.plan and not plan.shared else None
         finished = store.finished() if store is not None else {}
         if all(p in finished for p in nodes):
@@ -248,16 +248,11 @@ class ThreadGathering:
 
 
 def start_node(
-    p: int,
-    plan: LayerPlan,
-    frontends: tuple[Frontend, ...],
-    schedule: Schedule,
-    first: Block,
-    dtype: np.dtype[Any],
+    p: int, frontends: tuple[Frontend, ...], schedule: Schedule, raw: NDArray[Any], dtype: np.dtype[Any]
 ) -> NodeSums:
-    """Empty sums of node p, with a shift from the first tile."""
+    """Empty sums of node p, with a shift from its raw input in the first tile."""
     frontend = frontends[p if len(frontends) > 1 else 0]
-    raw = field_of(first[:, :, :PILOT], plan.fields.index[p]).astype(dtype, copy=False)
+    raw = np.ascontiguousarray(raw[:, :PILOT], dtype)
     shift = pilot_shift(frontend.variables(frontend.inputs(raw, clip=False)))
     return NodeSums(frontend, schedule, shift, dtype)
 
@@ -286,24 +281,21 @@ def train_nodes(
     return TrainedLayer(plan, tuple(gather(plan, frontends, reduce)))
 
 
-def train_layer(gather: ThreadGathering, means: Floats | None, *, keep: bool = False) -> tuple[TrainedLayer, Features]:
-    """Train a layer on threads; returns it and its features, which are held in memory if `keep`."""
-    plan, below, dtype, run = gather.plan, gather.below, gather.dtype, gather.run
-    tiles = gather.schedule.tiles
-    if plan.shared or not keep or not below.keeps:
+def train_layer(gather: ThreadGathering, means: Floats | None, shelf: Shelf | None) -> tuple[TrainedLayer, Features]:
+    """Train a layer on threads; returns it and its features, which are kept on the shelf if there is one."""
+    if gather.plan.shared or shelf is None or gather.below.shelf is None:
         layer = train_nodes(gather, means)
-        return layer, computed_features(layer, below, len(tiles), dtype, run, keep=keep)
-    outputs: list[Block] = [np.empty((plan.fields.n_nodes, plan.n_components, tile.n_rows), dtype) for tile in tiles]
-
-    layer = train_nodes(gather, means, lambda solve: SolveAndEncode(solve, below, outputs))
-    return layer, Features.of_blocks(outputs)
+        return layer, computed_features(layer, gather.below, shelf, gather.dtype, gather.run)
+    shelf.reserve()
+    layer = train_nodes(gather, means, lambda solve: SolveAndEncode(solve, gather.below, shelf))
+    return layer, Features.on(shelf)
 
 
 def computed_features(
-    layer: TrainedLayer, below: Features, n_tiles: int, dtype: np.dtype[Any], run: Runner, *, keep: bool
+    layer: TrainedLayer, below: Features, shelf: Shelf | None, dtype: np.dtype[Any], run: Runner
 ) -> Features:
     """Features of a trained layer, computed when asked for."""
-    return Features(lambda t: layer.encode(below.tile(t), dtype, run), n_tiles, keep=keep)
+    return Features(lambda t: layer.encode(below.tile(t), dtype, run), shelf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,15 +304,17 @@ class SolveAndEncode:
 
     solve: Solve
     below: Features
-    outputs: list[Block]
+    shelf: Shelf
 
     def __call__(self, p: int, sums: Sums, shift: Floats, /) -> Node:
         return self.again(p, self.solve(p, sums, shift))
 
     def again(self, p: int, node: Node, /) -> Node:
         index = self.solve.plan.fields.index[p]
-        for t, out in enumerate(self.outputs):
-            node.encode(field_of(self.below.tile(t), index).astype(out.dtype, copy=False), out[p])
+        for t, n in enumerate(self.shelf.samples):
+            out = room("features", (1, self.shelf.width, n), self.shelf.dtype)
+            node.encode(self.below.field(t, index).astype(out.dtype, copy=False), out[0])
+            self.shelf.write(t, p, out)
         return node
 
 

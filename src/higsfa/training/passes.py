@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.nodes import Frontend
+from higsfa.core.room import room
 from higsfa.core.statistics import Accumulator, Sums, Tree, observe_range, zero_for
 from higsfa.core.tiles import Plan, Tile, tile_rows
 
@@ -140,12 +141,19 @@ def guarded(frontend: Frontend, sums: Sums, precision: float) -> Frontend:
     return replace(frontend, low=sums.low - margin, high=sums.high + margin)
 
 
-def prepared(raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats, ranges: Sums) -> NDArray[Any]:
+def prepared(
+    raw: NDArray[Any],
+    tile: Tile,
+    frontend: Frontend,
+    shift: Floats,
+    ranges: Sums,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
     """Variables of a tile relative to the shift, from its raw input (feature-major); the range of inputs is noted."""
     X = frontend.inputs(raw, clip=False)
     if not frontend.expansion.is_linear:
         observe_range(ranges, X, tile)
-    T = frontend.variables(X)
+    T = frontend.variables(X, out)
     rows = np.flatnonzero(shift)
     if len(rows) == 0:
         return T
@@ -160,4 +168,5 @@ def prepared(raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats, r
 
 def add_tile(sums: Accumulator, raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats) -> None:
     """Expand the raw input (feature-major) of a tile and add it to the sums."""
-    sums.add(prepared(raw, tile, frontend, shift, sums.sums), tile)
+    out = room("variables", (frontend.n_variables, raw.shape[1]), raw.dtype)
+    sums.add(prepared(raw, tile, frontend, shift, sums.sums, out), tile)

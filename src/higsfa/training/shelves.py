@@ -1,0 +1,195 @@
+"""Where features wait for the next pass: in memory, or in a file that vanishes with the fit.
+
+A shelf holds one block (nodes, width, samples) for each tile. What is read from it again are the fields of single
+nodes, so a file is read in a few long stretches.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from errno import ENOSPC
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Block = NDArray[Any]
+"""Features of all nodes of a layer for the samples of a tile: (nodes, width, n)."""
+
+DISK_SHARE = 0.8
+"""Of the free space of a folder, how much may be used."""
+
+
+def field_of(block: Block, index: NDArray[np.intp]) -> NDArray[Any]:
+    """Raw input (children * width, n) of the node whose field is `index`."""
+    return block[index].reshape(len(index) * block.shape[1], block.shape[2])
+
+
+class Shelf(ABC):
+    """Blocks of features, one a tile.
+
+    Parameters
+    ----------
+    nodes, width : of every block.
+    samples : number of samples of each tile.
+    """
+
+    def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any]) -> None:
+        self.nodes, self.width, self.samples, self.dtype = nodes, width, samples, dtype
+        self._there = [False] * len(samples)
+
+    @property
+    def complete(self) -> bool:
+        return all(self._there)
+
+    def has(self, t: int) -> bool:
+        return self._there[t]
+
+    def put(self, t: int, block: Block) -> None:
+        """Put the whole block of a tile."""
+        self.write(t, 0, block)
+        self._there[t] = True
+
+    def filled(self) -> None:
+        """Say that all blocks have been written, node by node."""
+        self._there = [True] * len(self.samples)
+
+    @abstractmethod
+    def reserve(self) -> None:
+        """Make room for blocks that will be written node by node."""
+
+    @abstractmethod
+    def write(self, t: int, first: int, part: Block) -> None:
+        """Write the features of some nodes, from number `first` on, for a tile."""
+
+    @abstractmethod
+    def tile(self, t: int) -> Block: ...
+
+    @abstractmethod
+    def field(self, t: int, index: NDArray[np.intp]) -> NDArray[Any]:
+        """Raw input of the node whose field is `index`."""
+
+
+class MemoryShelf(Shelf):
+    """Blocks in memory."""
+
+    def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any]) -> None:
+        super().__init__(nodes, width, samples, dtype)
+        self._blocks: list[Block | None] = [None] * len(samples)
+
+    def write(self, t: int, first: int, part: Block) -> None:
+        if len(part) == self.nodes:
+            self._blocks[t] = part
+            return
+        self.tile(t)[first : first + len(part)] = part
+
+    def reserve(self) -> None:
+        self._blocks = [np.empty((self.nodes, self.width, n), self.dtype) for n in self.samples]
+
+    def tile(self, t: int) -> Block:
+        block = self._blocks[t]
+        assert block is not None
+        return block
+
+    def field(self, t: int, index: NDArray[np.intp]) -> NDArray[Any]:
+        return field_of(self.tile(t), index)
+
+
+class FileShelf(Shelf):
+    """Blocks in a nameless file, which the system removes when the shelf is gone, whatever happens."""
+
+    def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any], folder: Path) -> None:
+        super().__init__(nodes, width, samples, dtype)
+        self.folder = folder
+        self._file = tempfile.TemporaryFile(dir=folder, prefix="higsfa-", buffering=0)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        sizes = np.array(samples, dtype=np.int64) * (width * dtype.itemsize)
+        self._stride = sizes  # bytes of a node in each tile
+        self._start = np.concatenate([[0], np.cumsum(sizes * nodes)])
+
+    def reserve(self) -> None:
+        pass  # a file grows by itself
+
+    def write(self, t: int, first: int, part: Block) -> None:
+        data = np.ascontiguousarray(part, dtype=self.dtype).data.cast("B")
+        at = self._place(t, first)
+        try:
+            while len(data):
+                done = os.pwrite(self._file.fileno(), data, at)
+                data, at = data[done:], at + done
+        except OSError as error:
+            if error.errno != ENOSPC:
+                raise
+            raise OSError(
+                ENOSPC,
+                f"{self.folder} is full, and features that do not fit in memory are kept there; free some space, name "
+                "another folder by spill=, or set spill=False to compute them again in every pass",
+            ) from error
+
+    def tile(self, t: int) -> Block:
+        return self._read(t, 0, self.nodes)
+
+    def field(self, t: int, index: NDArray[np.intp]) -> NDArray[Any]:
+        out = np.empty((len(index), self.width, self.samples[t]), self.dtype)
+        ends = np.flatnonzero(np.diff(index, append=-1) != 1) + 1
+        start = 0
+        for end in ends.tolist():  # stretches of neighbouring nodes
+            self._read_into(out[start:end], t, int(index[start]))
+            start = end
+        return out.reshape(len(index) * self.width, -1)
+
+    def _place(self, t: int, first: int) -> int:
+        return int(self._start[t] + first * self._stride[t])
+
+    def _read(self, t: int, first: int, nodes: int) -> Block:
+        out = np.empty((nodes, self.width, self.samples[t]), self.dtype)
+        self._read_into(out, t, first)
+        return out
+
+    def _read_into(self, out: Block, t: int, first: int) -> None:
+        data, at = out.data.cast("B"), self._place(t, first)
+        while len(data):
+            done = os.preadv(self._file.fileno(), [data], at)
+            if done == 0:
+                raise OSError(f"features kept in {self.folder} have vanished")
+            data, at = data[done:], at + done
+
+
+def spill_folder(spill: Any) -> Path | None:
+    """The folder for features that do not fit in memory; None if they shall not be written anywhere.
+
+    With None as the wish, the folder for temporary files, unless that lies in memory itself.
+    """
+    if spill is False or not hasattr(os, "preadv"):
+        return None
+    if spill is None or spill is True:
+        folder = Path(tempfile.gettempdir())
+        return None if spill is None and _lies_in_memory(folder) else folder
+    folder = Path(spill)
+    if not folder.is_dir():
+        raise ValueError(f"spill={os.fspath(spill)!r} is not a folder: make it, or leave spill to its default")
+    return folder
+
+
+def free_bytes(folder: Path | None) -> int:
+    """What may be written to the folder."""
+    return 0 if folder is None else int(DISK_SHARE * shutil.disk_usage(folder).free)
+
+
+def _lies_in_memory(folder: Path) -> bool:
+    """Whether the folder is on a file system that is kept in memory; False where that cannot be found out."""
+    try:
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    mounts = {fields[1]: fields[2] for fields in (line.split() for line in lines) if len(fields) > 2}
+    here = folder.resolve()
+    for place in (here, *here.parents):
+        if str(place) in mounts:
+            return mounts[str(place)] in ("tmpfs", "ramfs")
+    return False
