@@ -1,4 +1,7 @@
-"""Fits a small network in a process of its own, so that it can be killed: data.npy checkpoint-or-dash memory out.npy"""
+"""Fits a small network in a process of its own, so that it can be killed.
+
+Arguments: data.npy, checkpoint or "-", memory, folder to spill to or "-", where features must wait, out.npy
+"""
 
 import sys
 
@@ -19,10 +22,18 @@ def make_network(**params):
     return presets.pyramid((20, 20), 16, graph=SerialGraph("age") + ClusteredGraph("group"), n_jobs=2, **params)
 
 
-def main(data, checkpoint, memory, out):
+def main(data, checkpoint, memory, spill, place, out):
     driver.NETWORK_BLOCK, checkpoints.INTERVAL = 512, 0.0
+    make_budget = driver.make_budget
+
+    def checked(*args, **kwargs):
+        budget = make_budget(*args, **kwargs)
+        assert place in (budget.input_place, *(layer.place for layer in budget.layers[:-1])), budget
+        return budget
+
+    driver.make_budget = checked
     source = sources.npy(data)
-    network = make_network(memory=memory)
+    network = make_network(memory=memory, spill=False if spill == "-" else spill)
     network.fit(source, make_labels(len(source)), checkpoint=None if checkpoint == "-" else checkpoint)
     np.save(out, network.transform(source))
 

@@ -38,20 +38,25 @@ def data(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("memory", ["2 GiB", "100 MB"], ids=["kept", "streamed"])
-def test_a_fit_that_was_killed_at_random_moments_ends_in_the_same_bits(data, memory, tmp_path):
+@pytest.mark.parametrize(
+    ("memory", "spills", "place"),
+    [("2 GiB", False, "memory"), ("47 MB", True, "disk"), ("47 MB", False, "nowhere")],
+    ids=["kept", "spilled", "streamed"],
+)
+def test_a_fit_that_was_killed_at_random_moments_ends_in_the_same_bits(data, memory, spills, place, tmp_path):
+    spill = tmp_path if spills else "-"
     start = time.monotonic()
-    assert run(data, "-", memory, tmp_path / "whole.npy")
+    assert run(data, "-", memory, spill, place, tmp_path / "whole.npy")
     whole = time.monotonic() - start
     rng = np.random.default_rng()
-    kills, wanted = 0, (KILLS + 1) // 2
+    kills, wanted = 0, (KILLS + 2) // 3
     while kills < wanted:
         folder = tmp_path / f"checkpoint{kills}"
         for _ in range(wanted - kills):
-            if run(data, folder, memory, tmp_path / "out.npy", seconds=rng.uniform(0.3, 0.9) * whole):
+            if run(data, folder, memory, spill, place, tmp_path / "out.npy", seconds=rng.uniform(0.3, 0.9) * whole):
                 break
             kills += 1
-        assert run(data, folder, memory, tmp_path / "out.npy")
+        assert run(data, folder, memory, spill, place, tmp_path / "out.npy")
         assert np.array_equal(np.load(tmp_path / "whole.npy"), np.load(tmp_path / "out.npy"))
 
 
