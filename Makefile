@@ -27,12 +27,11 @@ test: $(VENV)/.installed-dev  ## Lint, check formatting, types and import order,
 	@echo "== import-linter" && $(VENV)/bin/lint-imports --no-logo
 	@echo "== pytest" && $(PY) -m pytest -n $(WORKERS)
 
-demo: $(VENV)/.installed-plots  ## Run the demonstration
-	$(PY) -c "from higsfa.datasets.toy import main; main()"
+demo: $(VENV)/.installed-plots  ## Run the demonstration; results go to demo/
+	$(PY) -m higsfa demo --out demo --force
 
-bench: $(VENV)/.installed-bench  ## Run every script in benchmarks/, one after the other
-	@test -n "$(BENCHMARKS)" || echo "benchmarks/ holds no scripts yet."
-	@set -e; for script in $(BENCHMARKS); do echo "== $$script"; $(PY) "$$script"; done
+bench: $(VENV)/.installed-bench  ## Measure where the library stands, about 12 minutes; writes docs/performance.md
+	$(PY) benchmarks/suite.py
 
 soak: $(VENV)/.installed-dev  ## Kill fits 50 times at random moments; every resume must end in the same bits
 	HIGSFA_KILLS=50 $(PY) -m pytest -q tests/scale/test_checkpoints.py -k killed

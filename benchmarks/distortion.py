@@ -1,10 +1,15 @@
-"""How fast images are distorted, and how far the competitors for the warp are from each other.
+"""How fast images are distorted, how faithfully, and what that means to a network.
 
     python benchmarks/distortion.py            some seconds
+    python benchmarks/distortion.py --learn    also trains networks on distorted faces: ten minutes, 1 GiB
     python benchmarks/distortion.py --write    also writes benchmarks/results/distortion.json
 
 One core. Competitors draw nothing: they get ready-made matrices and do the warp alone, image by image. Pillow works on
-floats of an image padded by repeated edges, because it rounds bytes down and fills the outside with black.
+floats of an image padded by repeated edges, because it rounds bytes down and fills the outside with black. Its cubic
+kernel is another one; scipy's is ours, but swings on beyond the border, where we repeat the pixel at the border.
+
+Faithfulness: waves of all directions are distorted, and drawn anew at the places where the pixels come from. Learning:
+a pyramid network for the age of synthetic faces, trained on distorted copies and tested on faces as they are.
 """
 
 from __future__ import annotations
@@ -12,17 +17,23 @@ from __future__ import annotations
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from _timing import Task, environment, print_table, take_turns, write_json
 from PIL import Image
 from scipy import ndimage
 
+from higsfa import LabelHead, presets
+from higsfa.datasets import make_faces
+from higsfa.graphs import SerialGraph
 from higsfa.images import Distortion
 
 RESULTS = Path(__file__).parent / "results" / "distortion.json"
 TARGET = 2000.0
+Interpolation = Literal["linear", "cubic"]
+INTERPOLATIONS: tuple[Interpolation, ...] = ("linear", "cubic")
+FREQUENCIES = (0.05, 0.1, 0.2, 0.3, 0.4)
 PADDING = 12
 """Pixels: more than any position of the default distortions lies outside of a 96 x 96 image."""
 
@@ -40,14 +51,17 @@ def matrices(distortion: Distortion, n: int, size: int) -> list[tuple[np.ndarray
     return pairs
 
 
-def with_scipy(images: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def with_scipy(images: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]], order: int) -> np.ndarray:
     out = np.empty_like(images)
     for image, (matrix, offset), place in zip(images, pairs, out, strict=True):
-        ndimage.affine_transform(image, matrix, offset, output=place, order=1, mode="nearest")
+        grey = ndimage.affine_transform(image, matrix, offset, output=np.float32, order=order, mode="nearest")
+        place[...] = np.clip(np.rint(grey), 0, 255)
     return out
 
 
-def with_pillow(images: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def with_pillow(
+    images: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]], filter_: Image.Resampling
+) -> np.ndarray:
     out = np.empty_like(images)
     height, width = images.shape[1:]
     for image, (matrix, offset), place in zip(images, pairs, out, strict=True):
@@ -56,14 +70,65 @@ def with_pillow(images: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) 
         turn = matrix[::-1, ::-1]
         move = offset[::-1] + 0.5 + PADDING - turn @ np.full(2, 0.5)
         data = (*turn[0], move[0], *turn[1], move[1])
-        warped = padded.transform((width, height), Image.Transform.AFFINE, data, Image.Resampling.BILINEAR)
-        place[...] = np.rint(np.asarray(warped))
+        warped = padded.transform((width, height), Image.Transform.AFFINE, data, filter_)
+        place[...] = np.clip(np.rint(np.asarray(warped)), 0, 255)
     return out
+
+
+def faithfulness(interpolation: Interpolation, frequency: float, n: int = 64, size: int = 96) -> tuple[float, float]:
+    """What is left of the amplitude of waves, in units of it, and root mean square error, in units of the waves' own.
+
+    The frequency is in cycles per pixel; no grid can hold more than 0.5.
+    """
+    numbers, middle = np.arange(n), (size - 1) / 2
+    direction = np.exp(1j * np.pi * numbers / n)[:, None, None]
+    grid = (np.arange(size) - middle) + 1j * (np.arange(size) - middle)[:, None]
+
+    def waves(places: np.ndarray) -> np.ndarray:
+        return np.asarray(np.cos(2 * np.pi * frequency * (places * direction.conj()).real + 1.0))
+
+    distortion = Distortion(interpolation=interpolation)
+    drawn = distortion.draw(numbers, 0 * numbers)
+    turn, shift = np.exp(1j * np.deg2rad(drawn.rotation)) / drawn.scale, drawn.shift_x + 1j * drawn.shift_y
+    true = waves((grid - shift[:, None, None]) * turn[:, None, None])
+    out = distortion.apply(waves(np.broadcast_to(grid, (n, size, size))), numbers, 0 * numbers)
+    true, out = (images[:, PADDING:-PADDING, PADDING:-PADDING] for images in (true, out))
+    power = np.mean(true**2)
+    return float(np.mean(true * out) / power), float(np.sqrt(np.mean((out - true) ** 2) / power))
+
+
+def age_error(distortion: Distortion | None, copies: int, n_train: int = 4000, n_test: int = 2000) -> float:
+    """Mean absolute error in years on unseen faces as they are; training images are distorted, if wished."""
+    faces, labels = make_faces(n_train + n_test, size=64, random_state=0)
+    numbers, copy = np.divmod(np.arange(n_train * copies), copies)
+    images, age = faces[numbers], labels["age"][numbers]
+    if distortion is not None:
+        images = distortion.apply(images, numbers, copy)
+    network = presets.pyramid((64, 64), graph=SerialGraph("age", n_groups=32))
+    features = network.fit_transform(np.divide(images, 255, dtype=np.float32), {"age": age})
+    head = LabelHead(n_features={"age": 5}).fit(features, {"age": age})
+    estimates = head.predict(network.transform(np.divide(faces[n_train:], 255, dtype=np.float32)))["age"]
+    return float(np.abs(estimates - labels["age"][n_train:]).mean())
+
+
+def learning() -> dict[str, float]:
+    """Errors in age after training on faces as they are, and on two copies of each."""
+    cases: dict[str, tuple[Distortion | None, int]] = {"no distortion, one copy": (None, 1)}
+    for first in (False, True):
+        for interpolation in INTERPOLATIONS:
+            name = f"{interpolation}, {'the face and one copy' if first else 'two copies'}"
+            cases[name] = Distortion(interpolation=interpolation, identity_first=first), 2
+    errors = {}
+    for name, case in cases.items():
+        errors[name] = age_error(*case)
+        print(f"{name}: {errors[name]:.2f} years", flush=True)
+    return errors
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write the results to a file")
+    parser.add_argument("--learn", action="store_true", help="train networks on distorted faces")
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
 
@@ -79,34 +144,68 @@ def main() -> None:
         return distortion.apply(batch, numbers[: len(batch)], zeros[: len(batch)])
 
     tones: dict[str, Any] = {"brightness": 0.1, "contrast": 0.1, "mirror": True}
+    linear = Distortion(interpolation="linear")
     tasks: dict[str, tuple[int, Task]] = {
         "shift, rotation, scale": (n, partial(distort, Distortion(), images)),
-        "the same, one image a call": (n, lambda: [distort(Distortion(), images[k : k + 1]) for k in range(n)]),
+        "the same, linear": (n, partial(distort, linear, images)),
+        "one image a call": (n, lambda: [distort(Distortion(), images[k : k + 1]) for k in range(n)]),
+        "one image a call, linear": (n, lambda: [distort(linear, images[k : k + 1]) for k in range(n)]),
         "and mirror, brightness, contrast": (n, partial(distort, Distortion(**tones), images)),
         "and noise": (n, partial(distort, Distortion(noise=0.02, **tones), images)),
         "float32 images": (n, partial(distort, Distortion(), images.astype(np.float32))),
+        "float64 images": (n, partial(distort, Distortion(), images.astype(np.float64))),
         "three channels": (n // 2, partial(distort, Distortion(), colour)),
-        "warp alone by scipy.ndimage": (n, partial(with_scipy, images, pairs)),
-        "warp alone by Pillow": (n, partial(with_pillow, images, pairs)),
+        "three channels, linear": (n // 2, partial(distort, linear, colour)),
+        "warp alone by scipy.ndimage, cubic": (n, partial(with_scipy, images, pairs, 3)),
+        "warp alone by scipy.ndimage, linear": (n, partial(with_scipy, images, pairs, 1)),
+        "warp alone by Pillow, cubic": (n, partial(with_pillow, images, pairs, Image.Resampling.BICUBIC)),
+        "warp alone by Pillow, linear": (n, partial(with_pillow, images, pairs, Image.Resampling.BILINEAR)),
     }
     timings = take_turns({name: task for name, (_, task) in tasks.items()}, arguments.rounds)
     # Processor time: the machine may be shared, the task has one thread.
     rates = {name: count / min(timings[name].cpu_seconds) for name, (count, _) in tasks.items()}
     rows = [[name, f"{rate:,.0f}"] for name, rate in rates.items()]
-    print_table(f"{size} x {size} uint8, one core", ["task", "images per second"], rows)
+    print_table(f"{size} x {size} uint8, one core", ["task (cubic unless said)", "images per second"], rows)
     own = rates["shift, rotation, scale"]
     print(f"\nTarget: {TARGET:,.0f} a second. {'Met' if own >= TARGET else 'MISSED'}, {own / TARGET:.1f} times.")
 
-    ours = distort(Distortion(), images).astype(int)
-    apart = {}
-    for name, other in (("scipy.ndimage", with_scipy), ("Pillow", with_pillow)):
-        difference = np.abs(other(images, pairs).astype(int) - ours)
-        apart[name] = {"largest": int(difference.max()), "share_of_pixels": float(np.mean(difference > 0))}
-        largest, share = apart[name]["largest"], apart[name]["share_of_pixels"]
-        print(f"Grey levels between ours and {name}: at most {largest}, in {share:.4%} of pixels.")
+    results: dict[str, Any] = {"images_per_second": rates, "difference": {}, "faithfulness": {}}
+    others: tuple[tuple[Interpolation, str, np.ndarray], ...] = (
+        ("linear", "scipy.ndimage", with_scipy(images, pairs, 1)),
+        ("linear", "Pillow", with_pillow(images, pairs, Image.Resampling.BILINEAR)),
+        ("cubic", "scipy.ndimage", with_scipy(images, pairs, 3)),
+    )
+    for interpolation, name, other in others:
+        ours = distort(Distortion(interpolation=interpolation), images)
+        difference = np.abs(other.astype(int) - ours)
+        inner = difference[:, PADDING:-PADDING, PADDING:-PADDING]
+        largest, share = int(inner.max()), float(np.mean(inner > 0))
+        results["difference"][f"{name}, {interpolation}"] = {
+            "largest": largest,
+            "share_of_pixels": share,
+            "largest_at_border": int(difference.max()),
+        }
+        print(
+            f"Grey levels between ours and {name}, {interpolation}: at most {largest}, in {share:.4%} of inner pixels; "
+            f"at most {difference.max()} near the border."
+        )
+
+    rows = []
+    for frequency in FREQUENCIES:
+        row = [f"{frequency:g}"]
+        for interpolation in INTERPOLATIONS:
+            left, error = faithfulness(interpolation, frequency)
+            results["faithfulness"][f"{interpolation}, {frequency:g}"] = {"amplitude": left, "error": error}
+            row += [f"{left:.3f}", f"{error:.2%}"]
+        rows.append(row)
+    header = ["cycles per pixel", *(f"{what}, {i}" for i in INTERPOLATIONS for what in ("amplitude left", "error"))]
+    print()
+    print_table("Waves", header, rows)
+    if arguments.learn:
+        print("\nError in age on unseen faces as they are, after training on")
+        results["age_error"] = learning()
     if arguments.write:
-        about = environment(("higsfa", "numpy", "scipy", "pillow"), 1)
-        write_json(RESULTS, {"environment": about, "images_per_second": rates, "difference": apart})
+        write_json(RESULTS, {"environment": environment(("higsfa", "numpy", "scipy", "pillow"), 1), **results})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,14 @@
-"""Slow feature analysis: supervised, hierarchical, information preserving."""
+"""Slow feature analysis: supervised, hierarchical, information preserving.
 
-from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead, Layer
-from higsfa.persistence import ModelFileError, load, save
+Names are imported when they are first used, so that ``higsfa --help`` does not wait for scikit-learn.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead, Layer
+    from higsfa.persistence import ModelFileError, load, save
 
 __version__ = "0.1.0"
 __all__ = [
@@ -20,3 +27,16 @@ __all__ = [
     "load",
     "save",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "persistence" if name in ("ModelFileError", "load", "save") else "estimators"
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

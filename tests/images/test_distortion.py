@@ -3,17 +3,21 @@
 import pickle
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from math import cos, floor, radians, sin
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.interpolate import RectBivariateSpline
 
 from higsfa.images import Distortion
+from higsfa.images._warp import BATCH_PIXELS
 from higsfa.images.distortion import copy_keys, mix, sin_cos
 
 STILL = {"shift": 0.0, "rotation": 0.0, "scale": 0.0}
+both = pytest.mark.parametrize("interpolation", ["linear", "cubic"])
 
 
 def picture(n=3, height=9, width=12, channels=None, dtype=np.float32, seed=0):
@@ -25,18 +29,29 @@ def picture(n=3, height=9, width=12, channels=None, dtype=np.float32, seed=0):
     return rng.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
 
 
-def warped_pixel(image, x, y):
-    """Bilinear interpolation with repeated edges, in doubles."""
+def bilinear(image):
+    """A function of x and y, in doubles."""
     height, width = image.shape
-    x0, y0 = floor(x), floor(y)
 
     def at(row, column):
-        return float(image[min(max(row, 0), height - 1), min(max(column, 0), width - 1)])
+        return float(image[min(row, height - 1), min(column, width - 1)])
 
-    fx, fy = x - x0, y - y0
-    top = (1 - fx) * at(y0, x0) + fx * at(y0, x0 + 1)
-    bottom = (1 - fx) * at(y0 + 1, x0) + fx * at(y0 + 1, x0 + 1)
-    return (1 - fy) * top + fy * bottom
+    def grey(x, y):
+        x0, y0 = floor(x), floor(y)
+        fx, fy = x - x0, y - y0
+        top = (1 - fx) * at(y0, x0) + fx * at(y0, x0 + 1)
+        bottom = (1 - fx) * at(y0 + 1, x0) + fx * at(y0 + 1, x0 + 1)
+        return (1 - fy) * top + fy * bottom
+
+    return grey
+
+
+def spline(image, margin=40):
+    """The same, by scipy's spline through all pixels; its condition at the end is too far away to matter."""
+    padded = np.pad(image.astype(float), margin, mode="edge")
+    rows, columns = (np.arange(length) - margin for length in padded.shape)
+    surface = RectBivariateSpline(rows, columns, padded, kx=3, ky=3)
+    return lambda x, y: float(surface.ev(y, x))
 
 
 def naive(distortion, image, sample, copy):
@@ -45,6 +60,7 @@ def naive(distortion, image, sample, copy):
     height, width = image.shape
     angle = radians(drawn["rotation"])
     low, high = (0.0, 1.0) if image.dtype.kind == "f" else (np.iinfo(image.dtype).min, np.iinfo(image.dtype).max)
+    between = {"linear": bilinear, "cubic": spline}[distortion.interpolation](image)
     out = np.zeros(image.shape)
     for r in range(height):
         for c in range(width):
@@ -54,7 +70,9 @@ def naive(distortion, image, sample, copy):
             x, y = x / drawn["scale"], y / drawn["scale"]
             if drawn["mirror"]:
                 x = -x
-            grey = warped_pixel(image, x + (width - 1) / 2, y + (height - 1) / 2)
+            # Beyond the border there is the pixel at the border.
+            x, y = min(max(x + (width - 1) / 2, 0), width - 1), min(max(y + (height - 1) / 2, 0), height - 1)
+            grey = between(x, y)
             middle = (low + high) / 2
             out[r, c] = drawn["contrast"] * (grey - middle) + middle + drawn["brightness"] * (high - low)
     return out
@@ -72,9 +90,10 @@ def naive(distortion, image, sample, copy):
     ],
 )
 @pytest.mark.parametrize("size", [(9, 12), (5, 4), (1, 7), (7, 1), (1, 1)])
-def test_floats_agree_with_a_loop_over_pixels(amplitudes, size):
+@both
+def test_floats_agree_with_a_loop_over_pixels(amplitudes, size, interpolation):
     images = picture(4, *size)
-    distortion = Distortion(seed=3, **amplitudes)
+    distortion = Distortion(seed=3, interpolation=interpolation, **amplitudes)
     samples, copies = np.arange(4), np.array([0, 5, 1, 1])
     out = distortion.apply(images, samples, copies)
     for k in range(4):
@@ -82,9 +101,10 @@ def test_floats_agree_with_a_loop_over_pixels(amplitudes, size):
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32])
-def test_integers_are_rounded_and_clipped(dtype):
+@both
+def test_integers_are_rounded_and_clipped(dtype, interpolation):
     images = picture(4, dtype=dtype)
-    distortion = Distortion(seed=4, brightness=0.5, contrast=0.5, mirror=True)
+    distortion = Distortion(seed=4, brightness=0.5, contrast=0.5, mirror=True, interpolation=interpolation)
     samples, copies = np.arange(4), np.arange(4)
     out = distortion.apply(images, samples, copies)
     assert out.dtype == dtype
@@ -98,13 +118,23 @@ def test_integers_are_rounded_and_clipped(dtype):
     assert np.any(out == limits.min)
 
 
-def test_float64_keeps_its_precision():
+@both
+def test_float64_keeps_its_precision(interpolation):
     images = picture(2, dtype=np.float64)
-    out = Distortion(seed=1).apply(images, [0, 1], [0, 0])
+    distortion = Distortion(seed=1, interpolation=interpolation)
+    out = distortion.apply(images, [0, 1], [0, 0])
     assert out.dtype == np.float64
     for k in range(2):
         # Positions are rounded to 2^-20 pixels.
-        assert np.abs(out[k] - naive(Distortion(seed=1), images[k], k, 0)).max() < 4 * 2.0**-20
+        assert np.abs(out[k] - naive(distortion, images[k], k, 0)).max() < 4 * 2.0**-20
+
+
+def test_float16_is_warped_in_single_precision_and_returned_as_it_came():
+    images = picture(2, dtype=np.float16)
+    out = Distortion(seed=1).apply(images, [0, 1], [0, 0])
+    assert out.dtype == np.float16
+    expected = Distortion(seed=1).apply(images.astype(np.float32), [0, 1], [0, 0])
+    assert np.array_equal(out, expected.astype(np.float16))
 
 
 def test_huge_images_do_not_overflow_positions():
@@ -115,12 +145,63 @@ def test_huge_images_do_not_overflow_positions():
     assert np.abs(out[0, 0] - expected).max() < 1e-4
 
 
-def test_channels_move_together():
+@both
+def test_channels_move_together(interpolation):
     images = picture(3, channels=3, dtype=np.uint8)
-    numbers = np.arange(3)
-    out = Distortion().apply(images, numbers, numbers)
+    numbers, distortion = np.arange(3), Distortion(interpolation=interpolation)
+    out = distortion.apply(images, numbers, numbers)
     for channel in range(3):
-        assert np.array_equal(out[..., channel], Distortion().apply(images[..., channel], numbers, numbers))
+        assert np.array_equal(out[..., channel], distortion.apply(images[..., channel], numbers, numbers))
+
+
+# --- between pixels -----------------------------------------------------------------------------
+
+
+def drawn_and_warped(grey, distortion, size, dtype):
+    """Images of a function of x and y: distorted, and drawn where the pixels of the distorted ones come from."""
+    numbers = np.arange(8)
+    drawn = distortion.draw(numbers, numbers)
+    middle = (size - 1) / 2
+    c, r = np.meshgrid(np.arange(size), np.arange(size))
+    x, y = c - middle - drawn.shift_x[:, None, None], r - middle - drawn.shift_y[:, None, None]
+    turn = np.exp(1j * np.deg2rad(drawn.rotation)) / drawn.scale
+    z = (x + 1j * y) * turn[:, None, None]
+    plain = np.broadcast_to(grey(c - middle, r - middle), z.shape).astype(dtype)
+    return distortion.apply(plain, numbers, numbers), grey(z.real, z.imag)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("interpolation", "degree"), [("linear", 1), ("cubic", 3)])
+def test_polynomials_are_reproduced_in_the_interior(interpolation, degree, dtype):
+    def error(power):
+        def grey(x, y):
+            return (x / 40) ** power - (y / 40) ** power + 0.3 * (x / 40) ** (power - 1) * y / 40
+
+        out, expected = drawn_and_warped(grey, Distortion(interpolation=interpolation), 80, dtype)
+        # Repeated edges are no polynomials. Inwards that is felt less and less, by 0.27 a pixel.
+        return np.abs(out - expected)[:, 20:-20, 20:-20].max()
+
+    assert max(error(power) for power in range(1, degree + 1)) < 2e-6
+
+
+@pytest.mark.parametrize(("frequency", "at_least"), [(0.1, 20.0), (0.25, 4.0), (0.35, 1.8)])
+def test_cubic_keeps_fine_structure_that_linear_loses(frequency, at_least):
+    def grey(x, y):
+        return np.cos(2 * np.pi * frequency * x + 0.5) + np.sin(2 * np.pi * frequency * (0.8 * y - 0.6 * x))
+
+    def error(interpolation):
+        out, expected = drawn_and_warped(grey, Distortion(interpolation=interpolation), 64, np.float32)
+        return np.sqrt(np.mean((out - expected)[:, 12:-12, 12:-12] ** 2))
+
+    assert error("linear") > at_least * error("cubic")
+
+
+@both
+@pytest.mark.parametrize("value", [0, 1, 128, 255])
+def test_even_images_stay_even_up_to_the_border(interpolation, value):
+    images = np.full((6, 11, 14), value, dtype=np.uint8)
+    distortion = Distortion(shift=8.0, rotation=90.0, scale=0.5, interpolation=interpolation)
+    assert np.array_equal(distortion.apply(images, np.arange(6), 0), images)
 
 
 # --- each part alone ----------------------------------------------------------------------------
@@ -132,26 +213,36 @@ def test_nothing_to_do_changes_nothing(dtype):
     assert np.array_equal(Distortion(**STILL).apply(images, [0, 1, 2], [0, 0, 0]), images)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
-def test_mirror_flips_half_of_the_copies_exactly(dtype):
+def tolerance(dtype, interpolation):
+    """Of grey values up to 1 at whole pixels, where only the coefficients of floats are rounded."""
+    return 16 * float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" and interpolation == "cubic" else 0.0
+
+
+@both
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.float32, np.float64])
+def test_mirror_flips_half_of_the_copies_exactly(dtype, interpolation):
     images = picture(400, 3, 6, dtype=dtype)
-    out = Distortion(mirror=True, **STILL).apply(images, np.arange(400), np.zeros(400, dtype=int))
-    flipped = np.array([np.array_equal(a, b[:, ::-1]) for a, b in zip(out, images, strict=True)])
-    same = np.array([np.array_equal(a, b) for a, b in zip(out, images, strict=True)])
+    distortion = Distortion(mirror=True, interpolation=interpolation, **STILL)
+    out = distortion.apply(images, np.arange(400), np.zeros(400, dtype=int)).astype(float)
+    most = tolerance(dtype, interpolation)
+    flipped = np.abs(out - images[:, :, ::-1]).max(axis=(1, 2)) <= most
+    same = np.abs(out - images).max(axis=(1, 2)) <= most
     assert np.all(flipped ^ same)
     assert 160 < flipped.sum() < 240
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@both
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int32, np.float32, np.float64])
 @pytest.mark.parametrize(("dx", "dy"), [(0, 0), (1, 0), (0, -2), (-3, 2), (30, 0)])
-def test_shift_by_whole_pixels_is_exact(monkeypatch, dtype, dx, dy):
+def test_shift_by_whole_pixels_is_exact(monkeypatch, interpolation, dtype, dx, dy):
     images = picture(1, dtype=dtype)
-    distortion = Distortion(shift=30.0, rotation=0.0, scale=0.0)
+    distortion = Distortion(shift=30.0, rotation=0.0, scale=0.0, interpolation=interpolation)
     drawn = distortion.draw([0], [0])._replace(shift_x=np.array([float(dx)]), shift_y=np.array([float(dy)]))
     monkeypatch.setattr(Distortion, "_drawn", lambda self, keys: drawn)
     rows = np.clip(np.arange(9) - dy, 0, 8)
     columns = np.clip(np.arange(12) - dx, 0, 11)
-    assert np.array_equal(distortion.apply(images, [0], [0])[0], images[0][np.ix_(rows, columns)])
+    out = distortion.apply(images, [0], [0])[0].astype(float)
+    assert np.abs(out - images[0][np.ix_(rows, columns)]).max() <= tolerance(dtype, interpolation)
 
 
 def test_quarter_turn_is_counter_clockwise(monkeypatch):
@@ -210,25 +301,39 @@ def test_noise_of_integers_is_in_units_of_their_range():
 EVERYTHING = Distortion(seed=7, brightness=0.1, contrast=0.2, mirror=True, noise=0.05)
 
 
-@given(st.lists(st.integers(0, 19), min_size=1, max_size=30), st.integers(1, 9))
+@both
+@given(rows=st.lists(st.integers(0, 19), min_size=1, max_size=30), batch=st.integers(1, 9))
 @settings(max_examples=30)
-def test_any_order_duplicates_and_batches_give_the_same_bits(rows, batch):
+def test_any_order_duplicates_and_batches_give_the_same_bits(interpolation, rows, batch):
+    everything = replace(EVERYTHING, interpolation=interpolation)
     rng = np.random.default_rng(0)
     samples, copies = rng.integers(0, 10**6, 20), rng.integers(0, 30, 20)
     for images in (picture(20, dtype=np.uint8), picture(20, channels=2, dtype=np.float32)):
-        whole = EVERYTHING.apply(images, samples, copies)
+        whole = everything.apply(images, samples, copies)
         parts = [rows[lo : lo + batch] for lo in range(0, len(rows), batch)]
-        again = np.concatenate([EVERYTHING.apply(images[part], samples[part], copies[part]) for part in parts])
+        again = np.concatenate([everything.apply(images[part], samples[part], copies[part]) for part in parts])
         assert np.array_equal(again, whole[rows])
 
 
-def test_neighbours_in_a_batch_do_not_leak_even_if_not_finite():
-    images = picture(5)
-    alone = Distortion().apply(images[1:2], [1], [0])
+@both
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
+def test_images_warped_in_several_goes_are_those_warped_alone(interpolation, dtype):
+    images = picture(9, 96, 96, dtype=dtype)
+    assert 2 * images[0].size < BATCH_PIXELS < 4 * images[0].size
+    everything = replace(EVERYTHING, interpolation=interpolation)
+    together = everything.apply(images, np.arange(9), 0)
+    for k in range(9):
+        assert np.array_equal(together[k], everything.apply(images[k : k + 1], [k], 0)[0])
+
+
+@both
+def test_neighbours_in_a_batch_do_not_leak_even_if_not_finite(interpolation):
+    images, distortion = picture(5), Distortion(interpolation=interpolation)
+    alone = distortion.apply(images[1:2], [1], [0])
     images[[0, 2]] = np.nan
     images[3] = np.inf
     with np.errstate(invalid="ignore"):
-        together = Distortion().apply(images, np.arange(5), np.zeros(5, dtype=int))
+        together = distortion.apply(images, np.arange(5), np.zeros(5, dtype=int))
     assert np.array_equal(together[1], alone[0])
 
 
@@ -279,12 +384,13 @@ def test_first_copy_is_the_image_itself_if_wished():
     assert np.array_equal(out[[1, 3]], plain[[1, 3]])
 
 
-def test_pixels_are_the_same_on_every_machine_and_in_every_version():
-    # Caches, checkpoints and trained networks rest on them. This number is not to be brought up to date.
+@pytest.mark.parametrize(("interpolation", "checksum"), [("linear", 262004872), ("cubic", 1825769969)])
+def test_pixels_are_the_same_on_every_machine_and_in_every_version(interpolation, checksum):
+    # Caches, checkpoints and trained networks rest on them. These numbers are not to be brought up to date.
     images = (np.arange(6 * 20 * 24, dtype=np.uint64) * 2654435761 >> 13).astype(np.uint8).reshape(6, 20, 24)
-    distortion = Distortion(seed=11, brightness=0.1, contrast=0.1, mirror=True)
+    distortion = Distortion(seed=11, brightness=0.1, contrast=0.1, mirror=True, interpolation=interpolation)
     out = distortion.apply(images, np.arange(6) // 3, np.arange(6) % 3)
-    assert zlib.crc32(out.tobytes()) == 262004872
+    assert zlib.crc32(out.tobytes()) == checksum
 
 
 # --- random numbers -----------------------------------------------------------------------------
@@ -357,9 +463,15 @@ def test_empty_batches_are_fine():
 
 @pytest.mark.parametrize(
     ("parameters", "name"),
-    [({"shift": -1}, "shift"), ({"scale": 1.0}, "scale"), ({"rotation": np.nan}, "rotation"), ({"seed": -1}, "seed")],
+    [
+        ({"shift": -1}, "shift"),
+        ({"scale": 1.0}, "scale"),
+        ({"rotation": np.nan}, "rotation"),
+        ({"seed": -1}, "seed"),
+        ({"interpolation": "quintic"}, "interpolation"),
+    ],
 )
-def test_impossible_amplitudes_are_named(parameters, name):
+def test_impossible_parameters_are_named(parameters, name):
     with pytest.raises(ValueError, match=f"{name}="):
         Distortion(**parameters)
 

@@ -103,8 +103,9 @@ class NodeStack:
         X = X - self.shift
         inside = None
         if self.low is not None and self.high is not None:
-            inside = (X >= self.low) & (X <= self.high)
-            X = np.clip(X, self.low, self.high)
+            clipped = np.clip(X, self.low, self.high)
+            inside = clipped == X
+            X = clipped
         Y = self.direct @ X
         if self.slow.shape[1]:
             Z = _by_node(self.expansion(_side_by_side(X), self.children), X)

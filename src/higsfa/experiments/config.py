@@ -150,6 +150,7 @@ class DistortionTable(Table):
     brightness: Annotated[float, Field(ge=0, le=1)] = 0.0
     contrast: Annotated[float, Field(ge=0, le=1)] = 0.0
     noise: Annotated[float, Field(ge=0, le=1)] = 0.0
+    interpolation: Literal["cubic", "linear"] = "cubic"
     seed: Seed = 0
 
 

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 
 __all__ = ["ExperimentError", "in_one_line", "named", "of_the_disk"]
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The disk is full, or the user's share of it, or a file has grown as far as it may."""
+
 
 class ExperimentError(Exception):
     """Something about an experiment that its user can mend; the message is one line and names the way out."""
@@ -23,7 +26,7 @@ def in_one_line(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno == errno.ENOSPC:
+        if error.errno in FULL:
             raise
         raise ExperimentError(f"{what}: {error}") from error
     except (ValueError, TypeError, MemoryError) as error:
@@ -36,7 +39,7 @@ def of_the_disk(folder: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in FULL:
             raise ExperimentError(f"the run in {os.fspath(folder)} stopped: {error}") from error
         raise ExperimentError(
             f"the disk that holds {os.fspath(folder)} is full: free some space and go on with resume (--resume); "

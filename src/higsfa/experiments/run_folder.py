@@ -147,14 +147,17 @@ def prepare_folder(folder: Path, config: Config, *, resume: bool, overwrite: boo
     elif resume and begun:
         if _essence(load_config(folder / "config.toml")) != _essence(config):
             raise ExperimentError(
-                f"{folder} holds a run of another experiment, or of other settings; give a new folder, or overwrite it"
+                f"{folder} holds a run of another experiment, or of other settings; give a new folder, "
+                "or overwrite it (--force)"
             )
         if finished:
             return True
     elif finished:
         raise ExperimentError(f"{folder} holds a finished run; give another folder, or overwrite it (--force)")
     elif begun:
-        raise ExperimentError(f"{folder} holds an unfinished run; go on with resume (--resume), or overwrite it")
+        raise ExperimentError(
+            f"{folder} holds an unfinished run; go on with resume (--resume), or overwrite it (--force)"
+        )
     (folder / CHECKPOINT).mkdir(parents=True, exist_ok=True)
     write_text(folder / "config.toml", to_toml(config.plain()))
     return False

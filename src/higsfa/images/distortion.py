@@ -5,9 +5,8 @@ time. So no generator is stepped along: every random number is a hash (splitmix6
 the pixels there are only integers and single IEEE operations, no sine of the mathematical library, so that they do
 not depend on the machine either. (Noise comes from a table of normal quantiles, rounded to single precision.)
 
-The geometric parts are composed into one warp with bilinear interpolation. The position in the original of a pixel in
-row r and column c is a sum of a term for r and a term for c; these are rounded to 2^-20 pixels, and from there on
-positions are integers.
+The geometric parts are composed into one warp. The position in the original of a pixel in row r and column c is a sum
+of a term for r and a term for c; these are rounded to 2^-20 pixels, and from there on positions are integers.
 """
 
 from __future__ import annotations
@@ -16,23 +15,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from math import factorial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
+
+from higsfa.images._warp import DOUBLE, SINGLE, CubicWarp, LinearWarp, Warp
 
 __all__ = ["Distortion"]
 
 Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 
-FRACTION = 20
-"""Bits of a position behind the point."""
-BATCH_PIXELS = 2**15
-"""Pixels that are warped at a time: the dozen arrays in use then stay in the second-level cache."""
-SINGLE = tuple(np.dtype(t) for t in (np.uint8, np.int8, np.uint16, np.int16, np.float16, np.float32))
-DOUBLE = tuple(np.dtype(t) for t in (np.uint32, np.int32, np.float64))
+WARPS: dict[str, type[Warp]] = {"linear": LinearWarp, "cubic": CubicWarp}
 
 # What each random number of a copy is for. Noise goes on from there.
 SHIFT_X, SHIFT_Y, ROTATION, SCALE, MIRROR, BRIGHTNESS, CONTRAST, NOISE = range(8)
@@ -81,12 +77,18 @@ class Distortion:
         range.
     identity_first : bool, default=False
         Whether copy 0 of an image is the image itself.
+    interpolation : {"cubic", "linear"}, default="cubic"
+        How grey values between pixels are found. "cubic", by cubic B-splines through all pixels, keeps fine lines and
+        grain. "linear", between the nearest four pixels, is nearly three times as fast but blurs them, so that a
+        network trained on such copies meets something new in undistorted images.
 
     Notes
     -----
     An image is flipped first, then scaled and rotated, then shifted; edge pixels are repeated outwards. Then come
     contrast, brightness and noise. Integer images are rounded and clipped to the range of their type, floats are not
-    clipped.
+    clipped; beside sharp edges cubic interpolation overshoots a little. Moves by whole pixels change no grey value,
+    except for rounding errors of floats with cubic interpolation. A float that is not finite spoils the pixels around
+    it: its neighbours with linear interpolation, up to 33 pixels away with cubic.
 
     The defaults are those of the data sets DR and S of the paper.
 
@@ -109,10 +111,13 @@ class Distortion:
     mirror: bool = False
     noise: float = 0.0
     identity_first: bool = False
+    interpolation: Literal["linear", "cubic"] = "cubic"
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed={self.seed} must lie in 0 .. 2**64 - 1")
+        if self.interpolation not in WARPS:
+            raise ValueError(f"interpolation={self.interpolation!r} must be one of {', '.join(map(repr, WARPS))}")
         limits = {"shift": 1e4, "rotation": 180.0, "scale": 0.99, "brightness": 10.0, "contrast": 1.0, "noise": 10.0}
         for name, limit in limits.items():
             if not 0 <= getattr(self, name) <= limit:
@@ -168,7 +173,7 @@ class Distortion:
         channels = images.shape[3] if images.ndim == 4 else 1
         planes = images.reshape(*images.shape[:3], channels)
         n, height, width = images.shape[:3]
-        warp = Warp(n, height, width, self._reach(height, width), images.dtype)
+        warp = WARPS[self.interpolation](n, height, width, self._reach(height, width), images.dtype)
         for lo in range(0, n, warp.batch):
             part = slice(lo, lo + warp.batch)
             if self._moves:
@@ -214,66 +219,6 @@ class Distortion:
             rough = normal(keys, NOISE + channel, grey[0].size)
             rough *= np.float32(self.noise * (high - low))
             grey += rough.reshape(grey.shape)
-
-
-class Warp:
-    """Bilinear interpolation at many places, in memory that is used again for each batch."""
-
-    def __init__(self, n_images: int, height: int, width: int, reach: float, dtype: np.dtype[Any]) -> None:
-        self.height, self.width = height, width
-        self.batch = n = min(n_images, max(1, BATCH_PIXELS // (height * width)))
-        size = (n, height, width)
-        real = np.dtype(np.float64 if dtype in DOUBLE else np.float32)
-        whole = np.int32 if reach * 2**FRACTION < 2**31 else np.int64
-        # One more row and column, repeated, so that the four neighbours of a pixel at the border exist.
-        self.padded = np.zeros((n, height + 1, width + 1), dtype=real)
-        self.base = (np.arange(n) * (height + 1) * (width + 1))[:, None, None]
-        self.x, self.y, self.spare = (np.empty(size, dtype=whole) for _ in range(3))
-        self.place = np.empty(size, dtype=np.intp)
-        self.right, self.down = (np.empty(size, dtype=real) for _ in range(2))
-        self.corners = [np.empty(size, dtype=real) for _ in range(4)]
-
-    def aim(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
-        """Note the neighbours, and the weights of them, of all pixels of a batch."""
-        n = len(along_x)
-        for position, along, across, last in (
-            (self.x[:n], along_x, across_x, self.width - 1),
-            (self.y[:n], along_y, across_y, self.height - 1),
-        ):
-            column, row = (np.rint(part * 2**FRACTION).astype(position.dtype) for part in (along, across))
-            np.add(column[:, None, :], row[:, :, None], out=position)
-            np.clip(position, 0, last << FRACTION, out=position)
-        place, spare = self.place[:n], self.spare[:n]
-        np.right_shift(self.y[:n], FRACTION, out=spare)
-        np.multiply(spare, self.width + 1, out=place)
-        np.right_shift(self.x[:n], FRACTION, out=spare)
-        place += spare
-        place += self.base[:n]
-        for position, weight in ((self.x[:n], self.right[:n]), (self.y[:n], self.down[:n])):
-            np.bitwise_and(position, (1 << FRACTION) - 1, out=position)
-            np.multiply(position, 2.0**-FRACTION, out=weight, casting="unsafe", dtype=weight.dtype)
-
-    def copy(self, plane: NDArray[Any]) -> NDArray[Any]:
-        """The batch as it is, for changing."""
-        out = self.corners[0][: len(plane)]
-        out[...] = plane
-        return out
-
-    def read(self, plane: NDArray[Any]) -> NDArray[Any]:
-        """Grey values of a batch at the places aimed at; overwritten by the next call."""
-        n, stride = len(plane), self.width + 1
-        self.padded[:n, :-1, :-1] = plane
-        self.padded[:n, :-1, -1] = plane[:, :, -1]
-        self.padded[:n, -1] = self.padded[:n, -2]
-        flat, place = self.padded.reshape(-1), self.place[:n]
-        a, b, c, d = (corner[:n] for corner in self.corners)
-        for corner, offset in ((a, 0), (b, 1), (c, stride), (d, stride + 1)):
-            np.take(flat[offset:], place, out=corner, mode="clip")
-        for left, right, weight in ((a, b, self.right), (c, d, self.right), (a, c, self.down)):
-            right -= left
-            right *= weight[:n]
-            left += right
-        return a
 
 
 def copy_keys(seed: int, samples: ArrayLike, copies: ArrayLike) -> Keys:

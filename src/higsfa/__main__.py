@@ -1,0 +1,5 @@
+"""``python -m higsfa`` is the command ``higsfa``."""
+
+from higsfa.cli import main
+
+main()

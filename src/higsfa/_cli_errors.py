@@ -1,0 +1,162 @@
+"""How a command ends when something is wrong: one line that says what and the way out, and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+WRONG_USAGE, FAILURE = 2, 1
+_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+
+
+class WrongUsage(Exception):
+    """The command cannot begin as it was given; the message is one sentence with the way out."""
+
+
+class Stopped(BaseException):
+    """A signal asked the command to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def signals_as_exceptions() -> Iterator[None]:
+    """Ctrl-C and SIGTERM unwind the stack, so that files are closed and workers end; the second one ends at once."""
+
+    def stop(number: int, frame: Any) -> NoReturn:
+        signal.signal(number, signal.SIG_DFL)
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def wrong_usage(what: str = "") -> Iterator[None]:
+    """What fails in here was asked for wrongly: a path, a name, a setting; `what` begins the message.
+
+    Damaged pictures and models are failures like any other.
+    """
+    from higsfa import ModelFileError
+    from higsfa.experiments import ExperimentError
+    from higsfa.sources import ImageFileError
+
+    try:
+        yield
+    except ExperimentError as error:
+        if isinstance(error.__cause__, ImageFileError | ModelFileError) or _is_full(error):
+            raise
+        raise WrongUsage(f"{what}: {error}" if what else str(error)) from error
+
+
+def explain(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
+    """The line to show and the exit code."""
+    if isinstance(error, Stopped):
+        return _stopped(error, arguments), 128 + error.number
+    parser_message = getattr(error, "format_message", None)
+    if parser_message is not None:
+        return _usage_line(error, parser_message()), WRONG_USAGE
+    if isinstance(error, WrongUsage):
+        return one_line(str(error)), WRONG_USAGE
+    return one_line(_sentence(error)), FAILURE
+
+
+def _stopped(error: Stopped, arguments: Sequence[str]) -> str:
+    how = "interrupted" if error.number == signal.SIGINT else "ended by a signal"
+    if arguments[:1] != ["train"]:
+        return f"{how}; nothing was left half written"
+    again = [argument for argument in arguments if argument not in ("--resume", "--force")]
+    return f"{how}; what is finished was kept. Go on with: higsfa {shlex.join([*again, '--resume'])}"
+
+
+def _usage_line(error: Any, message: str) -> str:
+    context = getattr(error, "ctx", None)
+    command = "higsfa" if context is None else context.command_path
+    return one_line(f"{message.rstrip('.')} (see {command} --help)")
+
+
+def _sentence(error: BaseException) -> str:
+    from higsfa.experiments import ExperimentError
+
+    if _is_full(error):
+        return "the disk is full: free some space, then run the same command again (train: with --resume)"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({error}): use fewer or smaller pictures, or close other programs"
+    if isinstance(error, ExperimentError | ValueError | OSError | ImportError):
+        return str(error) or type(error).__name__
+    return f"internal error, {type(error).__name__}: {error}; --debug shows where it happened"
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether a full disk, or a quota, is behind an error."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        error = error.__cause__
+    return False
+
+
+def one_line(text: str) -> str:
+    """Text that may come from a file, without line breaks and control characters."""
+    joined = " ".join(text.split())
+    return "".join(character if character.isprintable() else "?" for character in joined)
+
+
+# ---------------------------------------------------------------------- paths
+
+
+def existing(path: Path, what: str) -> Path:
+    """A path that must be there."""
+    if not os.path.lexists(path):
+        raise WrongUsage(f"there is no {what} {path}: check the path")
+    return path
+
+
+def free_file(path: Path, force: bool) -> Path:
+    """A file that may be written: not there, or to be replaced; in a folder that exists."""
+    if path.is_dir():
+        raise WrongUsage(f"{path} is a folder: name a file")
+    if path.exists() and not force:
+        raise WrongUsage(f"{path} is there already: name another file, or replace it with --force")
+    if not path.absolute().parent.is_dir():
+        raise WrongUsage(f"the folder {path.absolute().parent} does not exist: make it first")
+    return path
+
+
+def free_folder(path: Path, force: bool, hint: str = "") -> Path:
+    """A folder that may be filled: not there, empty, or to be replaced."""
+    if os.path.lexists(path) and not path.is_dir():
+        raise WrongUsage(f"{path} is a file: name a folder")
+    if path.is_dir() and any(path.iterdir()) and not force:
+        raise WrongUsage(f"the folder {path} is not empty: name another one, {hint}or replace it with --force")
+    return path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Any]:
+    """A file opened for bytes next to `path`, which takes its place when it is complete, and else is removed."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "xb") as file:
+            yield file
+        os.replace(part, path)
+    except OSError as error:
+        if error.filename is None or error.filename == str(part):
+            error.filename = str(path)
+        raise
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,280 @@
+"""The paper's global linear reconstruction, x ~ D y + c, learned from sums over the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.linalg import eigh
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from higsfa.estimators._validation import is_lazy, unchanged_on_error
+from higsfa.training.sources import Source, as_source
+
+Floats = NDArray[np.float64]
+
+BLOCK_VALUES = 2**22
+"""Pixels read at once."""
+RANK_CUT = 1e-10
+"""Directions with less than this part of the largest variance (of standardised features) count as constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairSums:
+    """Moments of features y (k) and pixels x (P): what linear regression of x on y needs.
+
+    Attributes
+    ----------
+    count : number of samples.
+    mean_y, mean_x : means.
+    yy, yx : (k, k) and (k, P) sums of products of deviations from the means.
+    xx : sum of squared deviations of all pixels.
+    """
+
+    count: int
+    mean_y: Floats
+    mean_x: Floats
+    yy: Floats
+    yx: Floats
+    xx: float
+
+    @classmethod
+    def of(cls, Y: Floats, X: Floats) -> PairSums:
+        """Sums over samples as rows."""
+        mean_y, mean_x = Y.mean(axis=0), X.mean(axis=0)
+        Y, X = Y - mean_y, X - mean_x
+        return cls(len(Y), mean_y, mean_x, Y.T @ Y, Y.T @ X, float(np.vdot(X, X)))
+
+    def __add__(self, other: PairSums) -> PairSums:
+        n = self.count + other.count
+        dy, dx = other.mean_y - self.mean_y, other.mean_x - self.mean_x
+        share = other.count / n
+        w = self.count * share
+        return PairSums(
+            n,
+            self.mean_y + share * dy,
+            self.mean_x + share * dx,
+            self.yy + other.yy + w * np.outer(dy, dy),
+            self.yx + other.yx + w * np.outer(dy, dx),
+            self.xx + other.xx + w * float(dx @ dx),
+        )
+
+    def solve(self, alpha: float) -> tuple[Floats, Floats]:
+        """Components (k, P) and intercept (P,) of least |x - D y - c|^2 + alpha |D|^2; of equals the smallest."""
+        A = self.yy + alpha * np.eye(len(self.yy))
+        scale = np.sqrt(np.diag(A))
+        varies = scale > 0
+        unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=varies)
+        values, vectors = eigh(A * np.outer(unit, unit))
+        kept = values > RANK_CUT * max(values[-1], 0.0)
+        V = (unit[:, None] * vectors[:, kept]) / np.sqrt(values[kept])
+        components = V @ (V.T @ self.yx)
+        return components, self.mean_x - self.mean_y @ components
+
+    def residual(self, components: Floats, intercept: Floats) -> float:
+        """Sum of squared errors of a linear reconstruction."""
+        shift = self.mean_x - self.mean_y @ components - intercept
+        fitted = self.yy @ components - 2 * self.yx
+        return max(0.0, self.xx + float(np.vdot(components, fitted)) + self.count * float(shift @ shift))
+
+    def error(self, components: Floats, intercept: Floats) -> float:
+        """The normalised reconstruction error; NaN where all images are equal."""
+        return self.residual(components, intercept) / self.xx if self.xx else float("nan")
+
+
+class LinearReconstruction(BaseEstimator):
+    r"""Images from features by one linear map for all of them, :math:`\hat x = D y + c`.
+
+    This is how the paper measures what features retain of the input. The map is learned by least squares, in one pass
+    over the data and in float64; only sums are kept.
+
+    Parameters
+    ----------
+    alpha : float, default=0.0
+        Weight of the squared length of D (ridge regression). Without it, features that are linearly dependent or
+        constant are no error: the shortest of the best maps is taken.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_features, n_pixels)
+        The transpose of D.
+    intercept_ : array of shape (n_pixels,)
+        c.
+    mean_ : array of shape (n_pixels,)
+        Mean training image.
+    feature_mean_, feature_scale_ : arrays of shape (n_features,)
+        Mean and standard deviation of the training features.
+    error_ : float
+        Normalised reconstruction error on the training data: 0 is perfect, 1 is that of the mean image. NaN while all
+        images seen are equal.
+    image_shape_ : tuple of int
+    n_samples_seen_ : int
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa.reconstruction import LinearReconstruction
+    >>> Y = np.random.default_rng(0).normal(size=(50, 3))
+    >>> images = (Y @ np.arange(12.0).reshape(3, 4) + 1).reshape(50, 2, 2)
+    >>> model = LinearReconstruction().fit(Y, images)
+    >>> model.predict(Y[:5]).shape, bool(model.error_ < 1e-12)
+    ((5, 2, 2), True)
+    """
+
+    _parameter_constraints: dict[str, Any] = {"alpha": [Interval(Real, 0, None, closed="left")]}
+
+    def __init__(self, alpha: float = 0.0) -> None:
+        self.alpha = alpha
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, Y: Any, images: Any) -> LinearReconstruction:
+        """Learn the map.
+
+        Parameters
+        ----------
+        Y : array, memmap or source of shape (n_samples, n_features)
+            Features.
+        images : array, memmap or source of shape (n_samples, *image_shape)
+            What they were extracted from: pictures, or rows of pixels. Read once, block by block.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_error(self):
+            self._adopt(_gather(Y, images), samples(images, "images").shape)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, Y: Any, images: Any) -> LinearReconstruction:
+        """Learn from more samples; the same as one `fit` to all of them, up to rounding.
+
+        Parameters
+        ----------
+        Y, images
+            As in `fit`.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_error(self):
+            sums, shape = _gather(Y, images), samples(images, "images").shape
+            if hasattr(self, "sums_"):
+                self._check_sizes(len(sums.mean_y), shape)
+                sums, shape = self.sums_ + sums, self.image_shape_
+            self._adopt(sums, shape)
+        return self
+
+    def predict(self, Y: Any) -> NDArray[Any]:
+        """Reconstruct images.
+
+        Parameters
+        ----------
+        Y : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, *image_shape)
+            float32 for float32 features, else float64.
+        """
+        check_is_fitted(self, "components_")
+        Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y")
+        self._check_sizes(Y.shape[1], self.image_shape_)
+        images = Y @ self.components_.astype(Y.dtype, copy=False)
+        images += self.intercept_.astype(Y.dtype, copy=False)
+        return np.asarray(images.reshape(len(Y), *self.image_shape_))
+
+    def transform(self, Y: Any) -> NDArray[Any]:
+        """The same as `predict`, for pipelines."""
+        return self.predict(Y)
+
+    def error(self, Y: Any, images: Any) -> float:
+        """Normalised reconstruction error on other data, relative to their own variance as in the paper.
+
+        Parameters
+        ----------
+        Y, images
+            As in `fit`.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self, "components_")
+        sums = _gather(Y, images)
+        self._check_sizes(len(sums.mean_y), samples(images, "images").shape)
+        return sums.error(self.components_, self.intercept_)
+
+    def score(self, Y: Any, images: Any) -> float:
+        """Explained part of the variance of all pixels together: 1 minus the normalised reconstruction error."""
+        return 1.0 - self.error(Y, images)
+
+    def _adopt(self, sums: PairSums, shape: tuple[int, ...]) -> None:
+        self.sums_ = sums
+        self.components_, self.intercept_ = sums.solve(float(self.alpha))
+        self.error_ = sums.error(self.components_, self.intercept_)
+        self.mean_ = sums.mean_x
+        self.feature_mean_ = sums.mean_y
+        self.feature_scale_ = np.sqrt(np.diag(sums.yy) / sums.count)
+        self.image_shape_ = tuple(shape)
+        self.n_samples_seen_ = sums.count
+        self.n_features_in_ = len(sums.mean_y)
+
+    def _check_sizes(self, n_features: int, shape: tuple[int, ...]) -> None:
+        if n_features != self.n_features_in_:
+            raise ValueError(f"Y has {n_features} features, but the map was learned for {self.n_features_in_}")
+        if int(np.prod(shape)) != len(self.intercept_):
+            raise ValueError(f"images have shape {tuple(shape)}, but the map was learned for {self.image_shape_}")
+
+
+def samples(X: Any, name: str) -> Source:
+    """What a user gave as a source of numbers that holds something."""
+    source = as_source(X if is_lazy(X) else np.asarray(X))
+    if len(source) == 0:
+        raise ValueError(f"{name}: there are no samples")
+    if source.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold numbers, got dtype {source.dtype}")
+    return source
+
+
+def decode(decoder: Any, Y: Any) -> NDArray[Any]:
+    """Images (n, ...) of features, by a LinearReconstruction or by a model that can be inverted."""
+    if isinstance(decoder, LinearReconstruction):
+        return decoder.predict(Y)
+    if hasattr(decoder, "inverse_transform"):
+        return np.asarray(decoder.inverse_transform(Y))
+    raise TypeError(f"decoder must be a LinearReconstruction or a fitted network, got {type(decoder).__name__}")
+
+
+def blocks(source: Source) -> Iterator[tuple[NDArray[np.intp], Floats]]:
+    """Row numbers and flat samples in float64, block by block."""
+    n_values = max(1, int(np.prod(source.shape)))
+    step = max(1, BLOCK_VALUES // n_values)
+    for lo in range(0, len(source), step):
+        rows = np.arange(lo, min(lo + step, len(source)))
+        yield rows, source.take(rows).reshape(len(rows), n_values).astype(np.float64)
+
+
+def _gather(Y: Any, images: Any) -> PairSums:
+    features, pictures = samples(Y, "Y"), samples(images, "images")
+    if len(features) != len(pictures):
+        raise ValueError(f"Y holds features of {len(features)} samples, but there are {len(pictures)} images")
+    if len(features.shape) != 1:
+        raise ValueError(f"Y must have shape (n_samples, n_features), got samples of shape {features.shape}")
+    sums = None
+    for rows, X in blocks(pictures):
+        part = PairSums.of(features.take(rows).astype(np.float64), X)
+        sums = part if sums is None else sums + part
+    assert sums is not None
+    for name, total in (("Y", float(np.trace(sums.yy))), ("images", sums.xx)):
+        if not np.isfinite(total):
+            raise ValueError(f"{name}: NaN or infinite values; leave those samples out")
+    return sums

@@ -1,0 +1,152 @@
+"""The same photograph with another label: features move along the class means, everything else stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from higsfa._reconstruction_gradients import Differentiable
+from higsfa._reconstruction_linear import LinearReconstruction, decode
+from higsfa._reconstruction_prior import ImagePrior
+from higsfa._reconstruction_steer import steer
+from higsfa.estimators.label_head import GaussianClasses, LabelHead
+
+Floats = NDArray[np.float64]
+
+
+def morph(
+    net: Any,
+    head: LabelHead,
+    photo: Any,
+    *,
+    decoder: LinearReconstruction | None = None,
+    prior: ImagePrior | None = None,
+    strength: float = 1.0,
+    n_steps: int = 6,
+    **label: Any,
+) -> NDArray[Any]:
+    """Show a photograph as the network imagines it with other values of a label, such as ``age=[20, 40, 60]``.
+
+    The features that the head uses move by the difference between the class mean at the wanted value and that at the
+    photograph's own estimate; what makes this photograph differ from its class mean stays. The difference is decoded
+    linearly and added to the photograph, so that detail stays too.
+
+    The result shows what the features know about the label in the training set. It is no prediction of how a person
+    will look.
+
+    Parameters
+    ----------
+    net : fitted network
+    head : LabelHead
+        Fitted on the features of `net`, with Gaussians for this label; best on images that the network was not
+        trained on, and with ``regularization=1``, so that the estimate grows evenly along the class means.
+    photo : array of shape input_shape
+        One image, of the kind that the network was trained on.
+    decoder : LinearReconstruction, optional
+        Decodes feature differences; ``net.inverse_transform`` by default.
+    strength : float, default=1.0
+        Factor of the change of features.
+    n_steps : int, default=6
+        Gauss-Newton steps after the linear one. The network is not linear, and without them its estimate hardly
+        follows; each is the smallest change of the image that brings the head's features where they should be.
+    prior : ImagePrior, optional
+        Units in which these steps are small; pixels by default.
+    **label : array-like
+        Name of one label and the wanted values: numbers within its range, or classes.
+
+    Returns
+    -------
+    array of shape (n_values, *input_shape)
+        In the type of the photograph; whole numbers are rounded and kept within the range of their type.
+
+    Notes
+    -----
+    A network trained on few images can be so sensitive that noise of one grey level moves its features as far as a
+    decade of age does; no picture then follows. The layers' `shrinkage` cures that.
+    """
+    name, targets = _wanted(head, label)
+    photo = np.asarray(photo)
+    X = photo.astype(np.float64)[None]
+    y = np.asarray(net.transform(X), dtype=np.float64)
+    moved = np.repeat(y, len(targets), axis=0)
+    moved[:, : head.n_features_[name]] += strength * _shifts(head, name, y, targets)
+    inverse = net if decoder is None else decoder
+    change = decode(inverse, moved) - decode(inverse, y)
+    frames = (X + change.reshape(len(targets), *photo.shape)).reshape(len(targets), -1)
+    whole = photo.dtype.kind in "iu"
+    bounds = (np.iinfo(photo.dtype).min, np.iinfo(photo.dtype).max) if whole else None
+    frames = frames if bounds is None else np.clip(frames, *bounds)
+    if n_steps:
+        k = head.n_features_[name]
+        model, units = Differentiable(net), _units(head, name)
+        with threadpool_limits(1, user_api="blas"):
+            steered = [
+                steer(model, frame, goal[:k], units, prior=prior, bounds=bounds, n_steps=n_steps)
+                for frame, goal in zip(frames, moved, strict=True)
+            ]
+        frames = np.array(steered)
+    return (frames.round() if whole else frames).astype(photo.dtype).reshape(len(targets), *photo.shape)
+
+
+def class_means(head: LabelHead, label: Any) -> Floats:
+    """Mean features (n_classes, k) of the classes of a label, in the order of ``head.classes_[label]``.
+
+    They come from the coordinates of the Gaussians; a direction in which the training features did not vary is left
+    at its mean.
+    """
+    check_is_fitted(head, "models_")
+    model = head.models_[label]
+    if not isinstance(model, GaussianClasses):
+        raise ValueError(
+            f"label {label!r} is estimated by {type(model).__name__}, which knows no class means; "
+            "fit the head without a regressor for it"
+        )
+    varies = np.isfinite(model.scale)
+    means = np.repeat(model.center[None], len(model.means), axis=0)
+    means[:, varies] += (model.means @ np.linalg.pinv(model.projection))[:, varies] * model.scale[varies]
+    return means
+
+
+def _wanted(head: LabelHead, label: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """The name of the label as the head knows it, and the wanted values."""
+    check_is_fitted(head, "models_")
+    known = {str(name): name for name in head.label_names_}
+    if len(label) != 1 or next(iter(label)) not in known:
+        raise ValueError(f"give one label and its values, such as {next(iter(known))}=[...]; the labels are {[*known]}")
+    text, values = next(iter(label.items()))
+    name = known[text]
+    targets = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
+    if not targets:
+        raise ValueError(f"{text}: no values are given")
+    if head.is_numeric_[name]:
+        numbers = np.asarray(targets, dtype=np.float64)
+        if not np.all(np.isfinite(numbers)):
+            raise ValueError(f"{text}={values!r}: the values must be finite numbers")
+        return name, numbers.tolist()
+    unknown = [value for value in targets if value not in head.classes_[name]]
+    if unknown:
+        raise ValueError(f"{text}={unknown[0]!r} is not one of the classes {list(head.classes_[name])}")
+    return name, targets
+
+
+def _shifts(head: LabelHead, name: Any, y: Floats, targets: list[Any]) -> Floats:
+    """Change of the head's features (n_targets, k) from the class mean at the own estimate to those wanted."""
+    means, classes = class_means(head, name), head.classes_[name]
+    posterior = head.predict_proba(y, name)[0]
+    if head.is_numeric_[name]:
+        at = np.array([*targets, posterior @ classes])
+        curve = np.column_stack([np.interp(at, classes, column) for column in means.T])
+        return curve[:-1] - curve[-1]
+    rows = [list(classes).index(target) for target in targets]
+    return np.asarray(means[rows] - means[np.argmax(posterior)])
+
+
+def _units(head: LabelHead, name: Any) -> Floats:
+    """Standard deviations of the head's features; 1 for those that did not vary."""
+    scale = head.models_[name].scale
+    return np.where(np.isfinite(scale), scale, 1.0)

@@ -1,0 +1,104 @@
+"""The whole story on synthetic faces: train, compare, draw, and say what to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from higsfa import _cli_sheet as sheets
+from higsfa._cli_decoder import RunData
+from higsfa._cli_screen import metrics_tables, say
+from higsfa._cli_views import explorer_page, morphed
+
+EXPERIMENT = "faces"
+"""The shipped config that the demonstration runs."""
+N_PICTURES = 6
+AGES = (20, 30, 40, 50, 60, 70)
+
+
+def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
+    """Run the experiment and draw its results.
+
+    Parameters
+    ----------
+    out : Path
+        Becomes a run folder, with pages and pictures beside the usual files.
+    overwrite : bool
+        Whether to replace a run that is there.
+    progress : Progress
+
+    Returns
+    -------
+    dict
+        `folder`, `metrics` as in metrics.json, and `files`, from path to what can be seen there.
+    """
+    from higsfa.experiments import load_config, train
+    from higsfa.report import write_report
+
+    run = train(load_config(EXPERIMENT), out, overwrite=overwrite, progress=progress)
+    data = RunData(run, progress)
+    pictures = out / "pictures"
+    pictures.mkdir(exist_ok=True)
+    faces = data.fold.test.source.take(np.arange(N_PICTURES))
+    paths = [pictures / f"face{number}.png" for number in range(1, N_PICTURES + 1)]
+    for path, face in zip(paths, faces, strict=True):
+        sheets.write_picture(path, Image.fromarray(face))
+    progress.stage("drawing", None)
+    sheets.write_picture(out / "reconstructions.png", _rebuilt(run.examples))
+    rows = [[face, *morphed(run, data, face, "age", AGES)] for face in faces[:3]]
+    sheets.write_picture(out / "ages.png", sheets.sheet(rows, captions=["photograph", *map(str, AGES)]))
+    explorer_page(run, data, out / "explorer.html")
+    progress.stage("writing the report", None)
+    write_report(out, out / "report.html")
+    files = {
+        "report.html": "all results, figures and how to read them",
+        "explorer.html": "move features and labels by hand, and watch the face",
+        "ages.png": "unseen faces made older and younger",
+        "reconstructions.png": "what each method keeps of a picture",
+        "pictures": "faces that the network has not seen",
+        "model.higsfa": "the trained network",
+    }
+    return {"folder": out, "metrics": run.metrics, "files": {out / name: text for name, text in files.items()}}
+
+
+def _rebuilt(examples: Mapping[str, Any], n: int = 8) -> Any:
+    rows = [examples["images"][:n], *(row[:n] for row in examples["reconstructions"])]
+    names = ["original", *map(str, examples["reconstruction_names"])]
+    return sheets.sheet([sheets.as_bytes(row, 1.0) for row in rows], names)
+
+
+def tell(results: Mapping[str, Any]) -> None:
+    """Print the results, what to look at, and what to do next."""
+    metrics, out = results["metrics"], results["folder"]
+    metrics_tables(metrics)
+    for line in findings(metrics):
+        say(line)
+    say("\nLook at", style="bold")
+    width = max(len(str(path)) for path in results["files"])
+    for path, text in results["files"].items():
+        say(f"  {path!s:<{width}}  {text}")
+    say("\nThen try", style="bold")
+    say(f"  higsfa predict {out} {out / 'pictures'}")
+    say(f"  higsfa morph {out} {out / 'pictures' / 'face1.png'} --age 20,40,60 --gif ages.gif")
+    say("\nWith pictures of your own", style="bold")
+    say("  higsfa configs folder -o my.toml     copy a config: say in it where pictures and labels are")
+    say("  higsfa train my.toml --out runs/mine")
+    say("  higsfa report runs/mine")
+
+
+def findings(metrics: Mapping[str, Any]) -> list[str]:
+    """What the numbers of this run say about the methods, in sentences; an order is stated as it came out."""
+    methods = [method for method in metrics["methods"] if method["role"] != "chance"]
+    lines = []
+    for what, key in (
+        ("Smallest error in age (years)", lambda m: m["labels"]["age"]["mae"]["mean"]),
+        ("Slowest first feature on unseen faces (Delta)", lambda m: (m.get("delta") or {"test": [None]})["test"][0]),
+        ("Best reconstruction from features (error)", lambda m: (m.get("reconstruction_error") or {}).get("global")),
+    ):
+        ranked = sorted((value, method["name"]) for method in methods if (value := key(method)) is not None)
+        lines.append(f"{what}: " + " < ".join(f"{name} {value:.2f}" for value, name in ranked))
+    return lines

@@ -1,0 +1,73 @@
+"""What features see: templates, gradients, and the images that drive them most and least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from higsfa.reconstruction import extreme_inputs, feature_gradient, feature_template
+
+
+def plot_features(
+    network: Any,
+    images: Any,
+    Y: Any = None,
+    *,
+    features: int | Sequence[int] = 4,
+    decoder: Any = None,
+    n_extremes: int = 3,
+) -> Any:
+    """Show three views of features, a row each.
+
+    From left to right: the template, what the feature adds to a linear reconstruction; the gradient at the mean image,
+    what would raise it there; and the images for which it is smallest and largest. Red raises, blue lowers.
+
+    Parameters
+    ----------
+    network : fitted network for grey images
+    images : array of shape (n_samples, height, width)
+        Images to choose from.
+    Y : array of shape (n_samples, n_components), optional
+        Their features; computed if not given.
+    features : int or list of int, default=4
+        How many features, the first ones, or which.
+    decoder : LinearReconstruction, optional
+        Where the templates come from; ``network.inverse_transform`` by default.
+    n_extremes : int, default=3
+        Images at each end.
+
+    Returns
+    -------
+    matplotlib figure
+    """
+    from matplotlib.figure import Figure
+
+    check_is_fitted(network)
+    images = np.asarray(images)
+    shape = tuple(network.input_shape_)
+    if len(shape) != 2 or images.shape[1:] != shape:
+        raise ValueError(f"images have shape {images.shape}; this figure needs grey images (n, *{shape})")
+    Y = network.transform(images) if Y is None else np.asarray(Y)
+    chosen = list(range(features)) if isinstance(features, int) else list(features)
+    names = network.get_feature_names_out()
+    mean = images.mean(axis=0, dtype=np.float64)
+    titles = ["template", "gradient", *["smallest"] * n_extremes, *["largest"] * n_extremes]
+    figure = Figure(figsize=(1.25 * len(titles) + 0.5, 1.35 * len(chosen) + 0.3), layout="constrained")
+    axes = figure.subplots(len(chosen), len(titles), squeeze=False)
+    for row, feature in zip(axes, chosen, strict=True):
+        template = feature_template(network if decoder is None else decoder, feature).reshape(shape)
+        for ax, signed in zip(row, (template, feature_gradient(network, mean, feature)), strict=False):
+            limit = np.quantile(np.abs(signed), 0.995) or 1.0
+            ax.imshow(signed, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        largest, smallest = extreme_inputs(Y, feature, n_extremes)
+        for ax, number in zip(row[2:], [*smallest, *largest[::-1]], strict=False):
+            ax.imshow(images[number], cmap="gray")
+        row[0].set_ylabel(names[feature], fontsize="small")
+    for ax in axes.flat:
+        ax.set(xticks=[], yticks=[])
+    for ax, title in zip(axes[0], titles, strict=True):
+        ax.set_title(title, fontsize="small")
+    return figure
