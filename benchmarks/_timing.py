@@ -87,6 +87,33 @@ def peak_memory(task: Task) -> tuple[int, Any]:
         tracemalloc.stop()
 
 
+def compare(
+    tasks: Mapping[str, Task], base: str, rounds: int, threads: int = 1, dtype: str = ""
+) -> list[dict[str, Any]]:
+    """One row for each task: time in units of the base's, processor time likewise, and peak memory (one more run).
+
+    A task that runs elsewhere brings its own `peak_bytes`; its processor time is not known here.
+    """
+    timings = take_turns(tasks, rounds, threads)
+    rows = []
+    for name, task in tasks.items():
+        timing, elsewhere = timings[name], getattr(task, "peak_bytes", None)
+        with threadpool_limits(threads):
+            peak = peak_memory(task)[0] if elsewhere is None else elsewhere()
+        rows.append(
+            {
+                "name": name,
+                "dtype": dtype,
+                "ms": 1e3 * timing.best,
+                "ratio": timing.over(timings[base]),
+                "cpu_ratio": timing.cpu_over(timings[base]) if elsewhere is None else None,
+                "spread": timing.spread,
+                "peak_mib": peak / 2**20,
+            }
+        )
+    return rows
+
+
 def environment(packages: tuple[str, ...], threads: int) -> dict[str, Any]:
     """Machine, versions and load: what a reader needs to judge the numbers."""
     blas = sorted(
@@ -131,7 +158,7 @@ def print_table(title: str, header: list[str], rows: list[list[str]]) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write results, rounded to what was measured."""
+    """Write results."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=2, default=_plain) + "\n")
     print(f"\nWritten: {path}")
@@ -139,3 +166,14 @@ def write_json(path: Path, content: Any) -> None:
 
 def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
+
+
+def rounded(value: Any, digits: int = 4) -> Any:
+    """Numbers of a nested result, cut to the digits that mean something."""
+    if isinstance(value, dict):
+        return {key: rounded(item, digits) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item, digits) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}")
+    return value

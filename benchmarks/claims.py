@@ -5,8 +5,8 @@
 Networks are trained on one set of faces, the label head on a second, and everything is measured on a third; no face is
 in two of them. The head chooses its number of features by cross-validation on the second set. Delta values are the
 three smallest among the first ten features, unseen faces in the order of age: with three labels, the features that come
-first may serve another one. Prints a table and which claims hold, and writes benchmarks/results/claims.json. Takes about
-eight minutes on two cores.
+first may serve another one. Prints a table and which claims hold, and writes benchmarks/results/claims.json.
+Takes about eight minutes on two cores.
 """
 
 import argparse

@@ -1,0 +1,142 @@
+"""The paper's network: what one more image costs, and how fast images go through it and back.
+
+Marginal cost is the time to fit twice as many images minus the time to fit the others, without the time to solve nodes,
+which does not depend on the number of images. It is given in milliseconds of one core: processor time of all threads.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from _data import THREE_LABELS, pictures
+from _timing import take_turns
+
+import higsfa.training.network as training
+from higsfa import HiGSFA, presets
+from higsfa.training.layers import LayerPlan, TrainedLayer, threads
+
+AUTHORS_MS = 26.0
+"""Quoted, not rerun: milliseconds of one core per image of the authors' own code, in float64."""
+TILE = 2048
+
+
+def paper_network(n_jobs: int) -> HiGSFA:
+    return presets.higsfa_g3(n_jobs=n_jobs)
+
+
+def small_network(n_jobs: int) -> HiGSFA:
+    """A pyramid for 24 x 24 pixels, to try things out."""
+    return presets.pyramid((24, 24), 10, graph=THREE_LABELS, n_jobs=n_jobs)
+
+
+def measure(n: int, rounds: int, size: int, make: Callable[[int], HiGSFA], n_jobs: int = 2) -> dict[str, Any]:
+    """Fits of n and 2 n images and the bare products in turn, then transform and inverse_transform on one core."""
+    images, labels = pictures(2 * n, size)
+    half = {name: values[:n] for name, values in labels.items()}
+    net = make(n_jobs)
+    plans = net._planned((size, size))
+    before = _peak_kib()
+    fits: list[tuple[_Fit, _Fit, float]] = []
+    for _ in range(rounds):
+        few, many = _fit(net, images[:n], half), _fit(net, images, labels)
+        fits.append((few, many, _bare_products(plans, n, n_jobs)))
+    bare = min(cpu for _, _, cpu in fits) / n
+    marginal = (min(many.adding for _, many, _ in fits) - min(few.adding for few, _, _ in fits)) / n
+    one = make(1)
+    one._adopt(net._trained, (size, size))
+    return {
+        "images": [n, 2 * n],
+        "threads": n_jobs,
+        "nodes": sum(plan.fields.n_nodes for plan in plans),
+        "fit_seconds": [min(few.seconds for few, _, _ in fits), min(many.seconds for _, many, _ in fits)],
+        "solving_core_seconds": min(many.solving for _, many, _ in fits),
+        "marginal_core_ms": 1e3 * marginal,
+        "bare_core_ms": 1e3 * bare,
+        "ratio": marginal / bare,
+        "authors_core_ms": AUTHORS_MS,
+        "peak_mib": (_peak_kib() - before) / 1024,
+        "image_mib": images.nbytes / 2**20,
+        "there_and_back": _there_and_back(one, images[:TILE]),
+    }
+
+
+class _Fit:
+    """Seconds on the clock, and of all cores: in the solvers, and elsewhere."""
+
+    def __init__(self, seconds: float, cpu: float, solving: float) -> None:
+        self.seconds, self.adding, self.solving = seconds, cpu - solving, solving
+
+
+def _fit(net: HiGSFA, images: np.ndarray, labels: dict[str, np.ndarray]) -> _Fit:
+    solving: list[float] = []
+    solve = training.solve_node
+
+    def timed(*given: Any) -> Any:
+        start = time.thread_time()
+        node = solve(*given)
+        solving.append(time.thread_time() - start)
+        return node
+
+    with mock.patch.object(training, "solve_node", timed):
+        start, cpu = time.perf_counter(), time.process_time()
+        net.fit(images, labels)
+        return _Fit(time.perf_counter() - start, time.process_time() - cpu, sum(solving))
+
+
+def _bare_products(plans: list[LayerPlan], n: int, n_jobs: int) -> float:
+    """Seconds of all cores for the float32 products of all nodes and n samples."""
+    rng = np.random.default_rng(0)
+    start = time.process_time()
+    with threads(n_jobs) as run:
+        for plan in plans:
+            Z = rng.standard_normal((TILE, plan.frontend_size), np.float32)
+
+            def work(_: int, Z: np.ndarray = Z) -> None:
+                for lo in range(0, n, TILE):
+                    part = Z[: min(TILE, n - lo)]
+                    part.T @ part
+
+            run(work, plan.fields.n_nodes)
+    return time.process_time() - start
+
+
+def _there_and_back(net: HiGSFA, images: np.ndarray, rounds: int = 3) -> list[dict[str, Any]]:
+    """Images per second on one core, against the bare products with the nodes' own matrices."""
+    features = net.transform(images)
+    trained: list[TrainedLayer] = net._trained
+    nodes = [layer.node(p) for layer in trained for p in range(layer.plan.fields.n_nodes)]
+    encoders = [matrix.astype(np.float32) for node in nodes for matrix in (node.slow, node.rest_inputs)]
+    decoders = [node.decoder.astype(np.float32) for node in nodes]
+    widest = max(matrix.shape[1] for matrix in encoders + decoders)
+    block = np.random.default_rng(0).standard_normal((widest, len(images)), np.float32)
+
+    def products(matrices: list[np.ndarray]) -> None:
+        for matrix in matrices:
+            matrix @ block[: matrix.shape[1]]
+
+    timings = take_turns(
+        {
+            "transform": lambda: net.transform(images),
+            "bare transform": lambda: products(encoders),
+            "inverse_transform": lambda: net.inverse_transform(features),
+            "bare inverse_transform": lambda: products(decoders),
+        },
+        rounds,
+    )
+    return [
+        {
+            "name": name,
+            "images_per_second": len(images) / timings[name].best,
+            "ratio": timings[name].over(timings[f"bare {name}"]),
+        }
+        for name in ("transform", "inverse_transform")
+    ]
+
+
+def _peak_kib() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
