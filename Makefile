@@ -7,9 +7,6 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check --no-input
 
-# Files beginning with an underscore are helpers of the benchmarks, not scripts.
-BENCHMARKS := $(filter-out benchmarks/_%.py benchmarks/paper_scale.py,$(sort $(wildcard benchmarks/*.py)))
-
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:

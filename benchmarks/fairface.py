@@ -261,7 +261,7 @@ def load(path, holdout, quick):
         labels = {name: data[name].astype(np.int64) for name in LABELS}
         images = data["images"]
     if holdout or quick:
-        strata = np.digitize(labels["age"], [10, 20, 30, 40, 50, 60]) * 14 + labels["gender"] * 7 + labels["race"]
+        strata = np.digitize(labels["age"], [10, 20, 30, 40, 50]) * 14 + labels["gender"] * 7 + labels["race"]
         train, test = train_test_split(train, test_size=2000, random_state=0, stratify=strata[train])
     if quick:
         train, test = train[:1500], test[:500]
