@@ -313,13 +313,13 @@ def main():
     (images, labels), (new, truth) = load(args.data, args.holdout, args.quick)
     copies = 2 if args.quick else args.copies
     table = Table(truth)
+    machine = environment(("numpy", "scipy", "scikit-learn", "higsfa"), args.n_jobs)
     with threadpool_limits(args.n_jobs):
         measure(table, images, labels, new, copies, args)
     table.show()
     if not (args.quick or args.holdout):
         about = {"n_train": len(images), "n_test": len(new), "copies": copies, "n_jobs": args.n_jobs}
-        about["environment"] = environment(("numpy", "scipy", "scikit-learn", "higsfa"), args.n_jobs)
-        write_json(HERE / "results" / "fairface.json", {**about, "rows": table.rows})
+        write_json(HERE / "results" / "fairface.json", {**about, "environment": machine, "rows": table.rows})
 
 
 def measure(table, images, labels, new, copies, args):

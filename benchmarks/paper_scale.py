@@ -53,8 +53,8 @@ def main():
     begin = time.perf_counter()
     train_layer = driver.train_layer
 
-    def logged(gather, means, **options):
-        layer, features = train_layer(gather, means, **options)
+    def logged(*arguments):
+        layer, features = train_layer(*arguments)
         shape = "x".join(map(str, layer.plan.fields.shape))
         say(f"layer of {shape} nodes trained")
         return layer, features
