@@ -1,7 +1,7 @@
 """Reconstruction, refinement and morphing of synthetic faces, measured.
 
     python benchmarks/reconstruction.py          48 x 48 pixels, about four minutes on two cores
-    python benchmarks/reconstruction.py --g3     and the paper's network, 96 x 96 pixels, about six minutes more
+    python benchmarks/reconstruction.py --g3     and the paper's network, 96 x 96 pixels, about eight minutes more
 
 Networks learn from one set of faces, linear maps and label heads from a second, everything is measured on a third.
 Figures go to docs/images. Times are processor seconds with BLAS at one thread.
@@ -235,10 +235,10 @@ def main() -> None:
         figure_of_morphs(faces, trained, IMAGES / "morphs.png", n=3)
         write_json(path, results)
         if asked.g3:
-            faces = Faces(96, 1800, 1200, 16)
+            faces = Faces(96, 1800, 1200, 24)
             net = presets.higsfa_g3(n_jobs=2)
             trained = Trained(net, faces)
-            results["higsfa_g3 96x96"] = measure(faces, trained, 6, 16)
+            results["higsfa_g3 96x96"] = measure(faces, trained, 24, 16)
             write_json(path, results)
             figure = plot_features(net, faces.second, trained.Y, features=5, decoder=trained.decoder)
             figure.savefig(IMAGES / "features.png", dpi=70)
