@@ -28,9 +28,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from threadpoolctl import threadpool_limits
 
-from higsfa import HiGSFA, LabelHead, Layer, presets, sources
+from higsfa import LabelHead, presets, sources
 from higsfa.graphs import ClusteredGraph, SerialGraph
-from higsfa.images import Distortion
+from higsfa.images import Distortion, oriented_edges
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE.parent.parent / "shared" / "data" / "fairface64.npz"
@@ -39,50 +39,7 @@ MEMORY = "3 GiB"
 DISTORTION = Distortion(seed=0, shift=2.0, rotation=8.0, scale=0.08, contrast=0.2, mirror=True)
 
 
-# ---------------------------------------------------------------------------------------------- front end
-
-
-def oriented_edges(images, cell=4, directions=12, batch=32):
-    """Edges by direction, pooled in cells: (n, h, w) grey images to (n, h / cell, w / cell, directions + 1) channels.
-
-    The gradient of each pixel is shared out among directions all around the circle (dark to bright differs from bright
-    to dark), averaged with triangular weights that reach half a cell into the neighbours, and divided by the mean edge
-    strength of the 3 x 3 cells around, so that contrast does not matter. The last channel is the mean grey value.
-    """
-    down, right = (_triangles(size, cell) for size in images.shape[1:])
-    angles = 2 * np.pi / directions * np.arange(directions, dtype=np.float32)
-    parts = [_edges(images[lo : lo + batch], down, right.T, angles) for lo in range(0, len(images), batch)]
-    return np.concatenate(parts)
-
-
-def _edges(images, down, right, angles):
-    x = images.astype(np.float32) / 255
-    gy, gx = np.zeros_like(x), np.zeros_like(x)
-    gy[:, 1:-1], gx[:, :, 1:-1] = (x[:, 2:] - x[:, :-2]) / 2, (x[:, :, 2:] - x[:, :, :-2]) / 2
-    strength = np.sqrt(gx**2 + gy**2) + np.float32(1e-6)
-    gy /= strength
-    gx /= strength
-    pooled = []
-    for cos, sin in zip(np.cos(angles), np.sin(angles), strict=True):
-        share = np.maximum(gx * cos + gy * sin, 0)
-        for _ in range(4):
-            share *= share  # cos^16: half of it is left 17 degrees away
-        pooled.append(down @ (share * strength) @ right)
-    edges = np.stack(pooled, axis=-1)
-    energy = np.sqrt(np.sum(edges**2, axis=-1, keepdims=True))
-    h, w = energy.shape[1:3]
-    around = np.pad(energy, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
-    local = sum(around[:, i : i + h, j : j + w] for i in range(3) for j in range(3)) / 9
-    grey = down @ x @ right
-    grey = (grey - grey.mean((1, 2), keepdims=True)) / (grey.std((1, 2), keepdims=True) + 0.05)
-    return np.concatenate([np.sqrt(edges / (local + 0.01)), 0.15 * grey[..., None]], axis=-1, dtype=np.float32)
-
-
-def _triangles(size, cell):
-    """Weights (size / cell, size) of pixels in cells."""
-    centres = (cell - 1) / 2 + cell * np.arange(size // cell)
-    weights = np.maximum(0, 1 - np.abs(np.arange(size) - centres[:, None]) / cell)
-    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+# ---------------------------------------------------------------------------------------------- pixels
 
 
 def standardised(images):
@@ -107,21 +64,12 @@ def with_products(labels):
 
 
 def edge_network(n_jobs):
-    """Five layers on the 16 x 16 cells of `oriented_edges`."""
-    expansion = "identity | power0.8{} | normalized_quadratic[:{}]"
-    options = {"shrinkage": 0.01, "pad": True}
-    layers = [
-        Layer((4, 4), (2, 2), 60, pca=100, expansion=expansion.format("", 20), n_slow=16, **options),
-        Layer((3, 1), (2, 1), 90, expansion=expansion.format("", 10), n_slow=24, **options),
-        Layer((1, 3), (1, 2), 110, expansion=expansion.format("[:60]", 8), **options),
-        Layer((3, 1), (1, 1), 130, expansion=expansion.format("[:60]", 6), **options),
-        Layer((1, 3), (1, 1), 150, expansion=expansion.format("[:60]", 6), **options),
-    ]
-    return HiGSFA(layers, graph=graph(), input_shape=(16, 16, 13), memory=MEMORY, n_jobs=n_jobs)
+    """The library's design for the cells of `oriented_edges`."""
+    return presets.photographs(graph=graph(), memory=MEMORY, n_jobs=n_jobs)
 
 
 def pixel_network(n_jobs):
-    """The library's own design, on pixels."""
+    """The library's design for any input, on pixels."""
     return presets.pyramid((64, 64), n_components=75, graph=graph(), memory=MEMORY, n_jobs=n_jobs)
 
 

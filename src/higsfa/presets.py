@@ -1,4 +1,4 @@
-"""Networks to start from: those of the paper, and a pyramid for any input.
+"""Networks to start from: those of the paper, one for photographs, and a pyramid for any input.
 
 Structure and sizes of the paper's networks are in its Table of networks; the expansions of layers 2 to 10 were
 published by the authors as source code. Positions there count from 1, slices here from 0.
@@ -12,7 +12,16 @@ from higsfa.estimators import HGSFA, HSFA, HiGSFA, Layer
 from higsfa.estimators._pyramid import design_pyramid
 from higsfa.graphs import ClusteredGraph, SerialGraph
 
-__all__ = ["hgsfa_g3", "higsfa_g1", "higsfa_g3", "higsfa_g3_hgsfa_parameters", "higsfa_lopo", "pyramid", "qhsfa_1d"]
+__all__ = [
+    "hgsfa_g3",
+    "higsfa_g1",
+    "higsfa_g3",
+    "higsfa_g3_hgsfa_parameters",
+    "higsfa_lopo",
+    "photographs",
+    "pyramid",
+    "qhsfa_1d",
+]
 
 _FIELDS = [(6, 6), (3, 1), (1, 3), (3, 1), (1, 3), (3, 1), (1, 3), (3, 1), (1, 3), (1, 1)]
 _STRIDES = [(3, 3), (2, 1), (1, 2), (2, 1), (1, 2), (2, 1), (1, 2), (1, 1), (1, 1), (1, 1)]
@@ -172,6 +181,50 @@ def qhsfa_1d(n_inputs: int, k: int = 8, **params: Any) -> HSFA:
     quadratic = "identity | quadratic"
     layers = [Layer(k if level == 0 else 2, n_components=k // 2, expansion=quadratic) for level in range(n_layers)]
     return HSFA(layers, input_shape=(n_inputs,), **params)
+
+
+def photographs(input_shape: Any = (16, 16, 13), graph: Any = None, **params: Any) -> HiGSFA:
+    """Five layers on the cells of :func:`higsfa.images.oriented_edges`, for photographs of 64 x 64 pixels.
+
+    Parameters
+    ----------
+    input_shape : (16, 16, channels), default=(16, 16, 13)
+        The fields are made for 16 x 16 cells; use :func:`pyramid` for others.
+    graph : recipe or str, optional
+        "auto" by default: clustered for discrete labels, serial for continuous ones. For several labels, a sum of
+        recipes, such as ``SerialGraph("age", n_groups=9) + ClusteredGraph("gender")``.
+    **params
+        Other parameters of :class:`higsfa.HiGSFA`.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> print(presets.photographs())  # doctest: +ELLIPSIS
+    HiGSFA for input 16x16x13, not fitted
+    layer  nodes  field  stride   sees   inputs  expanded  out
+        1    7x7    4x4     2x2    4x4  208>100       410   60
+        2    3x7    3x1     2x1    8x4      180       825   90
+        3    3x3    1x3     1x2    8x8      270       750  110
+        4    1x3    3x1     1x1   16x8      330       681  130
+        5    1x1    1x3     1x1  16x16      390       741  150
+    (nodes: ...)
+    """
+    shape = tuple(input_shape)
+    if len(shape) != 3 or shape[:2] != (16, 16) or shape[2] < 2:
+        raise ValueError(
+            f"photographs is made for 16 x 16 cells with several channels, such as (16, 16, 13), got {shape}; "
+            "use presets.pyramid (with n_dimensions=2 if there are channels) for other inputs"
+        )
+    expansion = "identity | power0.8{} | normalized_quadratic[:{}]"
+    options: dict[str, Any] = {"shrinkage": 0.01, "pad": True}
+    layers = [
+        Layer((4, 4), (2, 2), 60, pca=100, expansion=expansion.format("", 20), n_slow=16, **options),
+        Layer((3, 1), (2, 1), 90, expansion=expansion.format("", 10), n_slow=24, **options),
+        Layer((1, 3), (1, 2), 110, expansion=expansion.format("[:60]", 8), **options),
+        Layer((3, 1), (1, 1), 130, expansion=expansion.format("[:60]", 6), **options),
+        Layer((1, 3), (1, 1), 150, expansion=expansion.format("[:60]", 6), **options),
+    ]
+    return HiGSFA(layers, graph="auto" if graph is None else graph, input_shape=shape, **params)
 
 
 def pyramid(

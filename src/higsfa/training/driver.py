@@ -212,9 +212,9 @@ def train_network(
     shelf = _shelf(budget.input_place, n_pixels // channels, channels, schedule, input_dtype, folder)
     features = raw_features(read, schedule, channels, shelf)
     block_bytes = NETWORK_BLOCK * n_pixels * input_dtype.itemsize
-    shelve(features, read, schedule, channels, block_bytes, limit // 4)
     means = None
     with threads(n_jobs) as run:
+        shelve(features, read, schedule, channels, block_bytes, limit // 4, run)
         for k, (layer_plan, share) in enumerate(zip(plans, budget.layers, strict=True)):
             nodes, n_tiles = layer_plan.fields.n_nodes, len(schedule.tiles)
             on_node = on_layer(k, nodes * n_tiles)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.tiles import Plan, Tile
+from higsfa.training.layers import Runner
 from higsfa.training.shelves import Block, Shelf, field_of
 
 
@@ -109,23 +110,40 @@ def shelve(
     channels: int,
     block_bytes: int,
     limit: int,
+    run: Runner,
 ) -> None:
     """Put the raw input on its shelf, block by block, reading rows in the order in which the data hold them.
 
     The rows of a tile lie scattered over its block; read one tile after the other, a chunked file would be decoded
     many times. Blocks of more than `limit` bytes are left to be read tile by tile.
     """
-    shelf, t = features.shelf, 0
+    shelf = features.shelf
     if shelf is None or block_bytes > limit:
         return
+    t = 0
     for tiles in schedule.blocks:
-        if not tiles:
-            continue
-        rows = np.unique(np.concatenate([tile.rows for tile in tiles]))
-        samples = np.empty((len(rows), shelf.nodes * shelf.width), shelf.dtype)
-        for lo in range(0, len(rows), READ_ROWS):
-            some = read(rows[lo : lo + READ_ROWS])
-            samples[lo : lo + READ_ROWS] = some.reshape(len(some), -1)
-        for tile in tiles:
-            shelf.put(t, feature_major(samples[np.searchsorted(rows, tile.rows)], channels))
-            t += 1
+        if tiles:
+            _shelve_block(shelf, t, tiles, read, channels, run)
+        t += len(tiles)
+
+
+def _shelve_block(
+    shelf: Shelf,
+    first: int,
+    tiles: tuple[Tile, ...],
+    read: Callable[[NDArray[np.intp]], NDArray[Any]],
+    channels: int,
+    run: Runner,
+) -> None:
+    rows = np.unique(np.concatenate([tile.rows for tile in tiles]))
+    samples = np.empty((len(rows), shelf.nodes * shelf.width), shelf.dtype)
+
+    def read_some(i: int) -> None:
+        some = read(rows[i * READ_ROWS : (i + 1) * READ_ROWS])
+        samples[i * READ_ROWS : (i + 1) * READ_ROWS] = some.reshape(len(some), -1)
+
+    def put(i: int) -> None:
+        shelf.put(first + i, feature_major(samples[np.searchsorted(rows, tiles[i].rows)], channels))
+
+    run(read_some, -(-len(rows) // READ_ROWS))
+    run(put, len(tiles))
