@@ -262,8 +262,17 @@ class MappedFile(Source):
     def _take(self, rows: Rows) -> Samples:
         # Always a copy, so that the disk is waited for here, in the thread that reads.
         if _is_stretch(rows):
-            return np.array(self._open[rows[0] : rows[-1] + 1])
-        return np.asarray(np.take(self._open, rows, axis=0))
+            taken = np.array(self._open[rows[0] : rows[-1] + 1])
+        else:
+            taken = np.asarray(np.take(self._open, rows, axis=0))
+        self._let_go()
+        return taken
+
+    def _let_go(self) -> None:
+        """Give pages that were read back to the system, which may cache them; they count as our memory otherwise."""
+        mapping = getattr(self._open, "_mmap", None)
+        if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+            mapping.madvise(mmap.MADV_DONTNEED)
 
     def _identity(self) -> Iterable[object]:
         return (*_file_identity(self.path), self.offset, self.order)
