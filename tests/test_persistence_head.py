@@ -2,8 +2,6 @@
 
 import json
 import os
-import time
-import tracemalloc
 import warnings
 
 import numpy as np
@@ -19,9 +17,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from higsfa import GSFA, SFA, HiGSFA, LabelHead, Layer, ModelFileError, load, save
 from higsfa.graphs import ClusteredGraph, SerialGraph
-
-MEMORY, SECONDS = 16 * 10**6, 2.0
-"""Loading a small file takes at most so many bytes beyond twice its size, and so much processor time."""
+from model_files import MEMORY, SECONDS, attempt, inner_header, put_together, refused, taken_apart
 
 
 def features(n=300, d=5, seed=0):
@@ -170,7 +166,7 @@ def test_the_file_has_no_pickle_and_plain_names(tmp_path):
     arrays = safetensors.numpy.load_file(tmp_path / "model")
     assert np.array_equal(arrays["labels.0.classes"], head.classes_["age"])
     assert arrays["labels.4.classes"].tobytes() == b"false\0true"
-    assert inner((tmp_path / "model").read_bytes())["labels"][4]["class_type"] == "b1"
+    assert inner_header((tmp_path / "model").read_bytes())["labels"][4]["class_type"] == "b1"
 
 
 # ---------------------------------------------------------------------- what cannot be saved
@@ -228,23 +224,8 @@ def test_unfitted_heads_are_not_fitted(tmp_path):
 # ---------------------------------------------------------------------- files by hand
 
 
-def apart(data):
-    length = int.from_bytes(data[:8], "little")
-    listing = json.loads(data[8 : 8 + length])
-    return json.loads(listing.pop("__metadata__")["higsfa"]), listing, data[8 + length :]
-
-
-def together(header, listing, payload):
-    outer = json.dumps({"__metadata__": {"higsfa": json.dumps(header)}} | listing).encode()
-    return len(outer).to_bytes(8, "little") + outer + payload
-
-
-def inner(data):
-    return apart(data)[0]
-
-
 def edited(data, path, value):
-    header, listing, payload = apart(data)
+    header, listing, payload = taken_apart(data)
     *way, last = [int(key) if key.isdigit() else key for key in path.split(".")]
     record = header
     for key in way:
@@ -253,36 +234,13 @@ def edited(data, path, value):
         del record[last]
     else:
         record[last] = value
-    return together(header, listing, payload)
+    return put_together(header, listing, payload)
 
 
 def with_array(data, name, array):
     arrays = safetensors.numpy.load(data) | {name: array}
     kept = {key: np.ascontiguousarray(value) for key, value in arrays.items() if value is not None}
-    return safetensors.numpy.save(kept, {"higsfa": json.dumps(inner(data))})
-
-
-def attempt(data, path):
-    """The model or the error, memory beyond twice the size of the file, and processor time."""
-    path.write_bytes(data)
-    tracemalloc.start()
-    begin = time.process_time()
-    try:
-        outcome = load(path)
-    except ModelFileError as error:
-        outcome = error
-    seconds = time.process_time() - begin
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return outcome, peak - 2 * len(data), seconds
-
-
-def refused(data, path):
-    outcome, memory, seconds = attempt(data, path)
-    assert isinstance(outcome, ModelFileError), f"loaded as {outcome}"
-    assert memory <= MEMORY
-    assert seconds <= SECONDS
-    return str(outcome)
+    return safetensors.numpy.save(kept, {"higsfa": json.dumps(inner_header(data))})
 
 
 @pytest.fixture(scope="module")
@@ -390,20 +348,20 @@ def test_arrays_that_do_not_fit_are_refused(name, array, message, files, tmp_pat
 
 
 def test_every_array_is_needed_and_every_truncation_noticed(files, tmp_path):
-    header, listing, payload = apart(files["all-labels"])
+    header, listing, payload = taken_apart(files["all-labels"])
     for missing in listing:
         renamed = {("x" if key == missing else key): entry for key, entry in listing.items()}
-        assert f"array {missing} is missing" in refused(together(header, renamed, payload), tmp_path / "model")
+        assert f"array {missing} is missing" in refused(put_together(header, renamed, payload), tmp_path / "model")
     for length in range(0, len(files["integer"]), 997):
         refused(files["integer"][:length], tmp_path / "model")
 
 
 def test_a_head_must_be_the_last_step_and_fit_the_step_before(files, tmp_path):
-    header, listing, payload = apart(files["pipeline"])
+    header, listing, payload = taken_apart(files["pipeline"])
     turned = {"steps.0": "steps.1", "steps.1": "steps.0"}
     renamed = {turned[name[:7]] + name[7:]: entry for name, entry in listing.items()}
     swapped = header | {"steps": header["steps"][::-1]}
-    assert "last step" in refused(together(swapped, renamed, payload), tmp_path / "model")
+    assert "last step" in refused(put_together(swapped, renamed, payload), tmp_path / "model")
     assert "the step before makes 6" in refused(
         edited(files["pipeline"], "steps.1.model.n_features_in", 7), tmp_path / "model"
     )
@@ -433,7 +391,7 @@ def places(value):
 
 def mutated(files, rng):
     data = list(files.values())[rng.integers(len(files))]
-    header, listing, payload = apart(data)
+    header, listing, payload = taken_apart(data)
     kind = rng.integers(6)
     if kind == 0:
         raw = bytearray(data)
@@ -463,7 +421,7 @@ def mutated(files, rng):
             at = int(rng.integers(start, max(stop, start + 1)))
             raw[at] = int(rng.choice([0, 34, 45, 48, 91, 92, 255]))
         payload = bytes(raw)
-    return together(header, listing, payload)
+    return put_together(header, listing, payload)
 
 
 def use(model):
