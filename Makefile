@@ -6,6 +6,7 @@ WORKERS ?= 2
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check --no-input
+KERNELS := $(wildcard src/higsfa/core/_kernels.[ch])
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -47,8 +48,8 @@ clean:  ## Remove caches and build products, keep .venv
 distclean: clean  ## Remove .venv too
 	rm -rf $(VENV)
 
-# One stamp for each extra; an extra is installed again only after pyproject.toml has changed.
-$(VENV)/.installed-%: pyproject.toml $(VENV)/.created
+# One stamp for each extra; an extra is installed again only after pyproject.toml or the compiled code have changed.
+$(VENV)/.installed-%: pyproject.toml hatch_build.py $(KERNELS) $(VENV)/.created
 	@echo "Installing higsfa[$*] into $(VENV) ..."
 	@$(PIP) install --editable ".[$*]" || { \
 	    echo "error: could not install higsfa[$*]; pip's message is above. Is PyPI reachable?" >&2; exit 1; }

@@ -80,10 +80,12 @@ def node_tasks(plan: LayerPlan, samples: Samples, *, pixels: bool = False) -> di
     sums = add_up()
     node = solve(0, sums, shift)
 
+    out = np.empty((plan.n_components, NETWORK_TILE), FLOAT)
+
     def encode() -> None:
         for blocks in inputs:
             for block in blocks:
-                node.encode(field_of(block, index).astype(FLOAT, copy=False))
+                node.encode(field_of(block, index), out[:, : block.shape[2]])
 
     Z = rng.standard_normal((sum(schedule.samples), frontend.n_variables), FLOAT)
     return {

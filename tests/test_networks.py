@@ -339,10 +339,9 @@ def model_arrays(network):
     arrays = []
     for layer in network.layers_:
         for node in layer.nodes:
-            parts = [node.__dict__, node.frontend.__dict__]
-            if node.frontend.projection is not None:
-                parts.append(node.frontend.projection.__dict__)
-            arrays += [value for part in parts for value in part.values() if isinstance(value, np.ndarray)]
+            parts = [node, node.frontend, node.frontend.projection]
+            records = [part.__getstate__() for part in parts if part is not None]
+            arrays += [value for record in records for value in record.values() if isinstance(value, np.ndarray)]
     return arrays
 
 

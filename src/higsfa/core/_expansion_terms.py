@@ -9,10 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations_with_replacement, pairwise
 from math import comb, isfinite
 from operator import index
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,12 @@ from higsfa.core._expansion_kernels import (
     read_only,
     tiles,
 )
+from higsfa.core.kernels import COPY, MAXIMUM, POWER, PRODUCT, SIGNED_POWER
 
 MAX_DEGREE = 8
+
+Operation: TypeAlias = tuple[int, int, int, float]
+"""A row as a compiled loop makes it: what is done, with which two inputs, and the exponent of a power."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,16 @@ class Term(ABC):
     def fill(self, S: Array, out: Array) -> None:
         """Write the rows of the term into ``out``."""
 
+    def operations(self, numbers: Array) -> list[Operation] | None:
+        """Return the rows as elementary operations on inputs, whose numbers are given as (children, selected).
+
+        None if there are none; `fill` is called then.
+        """
+        return None
+
+    is_normalized: ClassVar[bool] = False
+    """Whether the rows are divided by 1 + ||x||^2 after the operations."""
+
     @abstractmethod
     def pull_back(self, S: Array, G: Array, dS: Array) -> None:
         """Add the vector-Jacobian product of the term's rows with ``G`` to ``dS``."""
@@ -130,6 +144,9 @@ class Identity(Term):
     def fill(self, S: Array, out: Array) -> None:
         np.copyto(out.reshape(S.shape), S)
 
+    def operations(self, numbers: Array) -> list[Operation]:
+        return [(COPY, i, i, 1.0) for i in numbers.ravel().tolist()]
+
     def pull_back(self, S: Array, G: Array, dS: Array) -> None:
         dS += G.reshape(S.shape)
 
@@ -139,6 +156,7 @@ class Power(Term):
     """|x|^p, child by child."""
 
     exponent: float
+    operation: ClassVar[int] = POWER
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "exponent", float(self.exponent))
@@ -157,6 +175,11 @@ class Power(Term):
         for tile in tiles(S):
             absolute_power(S[tile], self.exponent, out[tile])
 
+    def operations(self, numbers: Array) -> list[Operation] | None:
+        if self.exponent >= 1 or self.exponent == 0.5:
+            return None
+        return [(self.operation, i, i, self.exponent) for i in numbers.ravel().tolist()]
+
     def pull_back(self, S: Array, G: Array, dS: Array) -> None:
         slope = np.empty_like(dS)
         self.fill(S, slope)
@@ -169,6 +192,8 @@ class Power(Term):
 @dataclass(frozen=True)
 class SignedPower(Power):
     """sign(x) |x|^p, child by child."""
+
+    operation: ClassVar[int] = SIGNED_POWER
 
     @property
     def label(self) -> str:
@@ -196,6 +221,10 @@ class Max2(Term):
         left, right = S[:, :-1], S[:, 1:]
         np.maximum(left, right, out=out.reshape(left.shape))
 
+    def operations(self, numbers: Array) -> list[Operation]:
+        pairs = zip(numbers[:, :-1].ravel().tolist(), numbers[:, 1:].ravel().tolist(), strict=True)
+        return [(MAXIMUM, i, j, 1.0) for i, j in pairs]
+
     def pull_back(self, S: Array, G: Array, dS: Array) -> None:
         left, right = S[:, :-1], S[:, 1:]
         G = G.reshape(left.shape)
@@ -216,6 +245,9 @@ class Quadratic(Term):
     def fill(self, S: Array, out: Array) -> None:
         pair_products(S, out)
 
+    def operations(self, numbers: Array) -> list[Operation]:
+        return [(PRODUCT, i, j, 1.0) for i, j in combinations_with_replacement(numbers.ravel().tolist(), 2)]
+
     def pull_back(self, S: Array, G: Array, dS: Array) -> None:
         dS += monomial_gradient(flat(S), [None, G]).reshape(S.shape)
 
@@ -226,6 +258,7 @@ class NormalizedQuadratic(Quadratic):
 
     label = "normalized_quadratic"
     is_scale_free = False
+    is_normalized = True
 
     def fill(self, S: Array, out: Array) -> None:
         pair_products(S, out, inverse_norm(S))

@@ -1,7 +1,7 @@
-"""Z Z^T added in place to a sum: one triangle only, which numpy cannot do.
+"""Z Z^T added in place to a sum (one triangle only), and multiples of a sum added to another: what numpy cannot do.
 
-The routine is BLAS's syrk. Its address comes from ``scipy.linalg.cython_blas``, which scipy publishes for compiled
-code; ctypes calls it and lets other threads run meanwhile (scipy's own Python wrapper does not).
+The routines are BLAS's syrk and axpy. Their addresses come from ``scipy.linalg.cython_blas``, which scipy publishes
+for compiled code; ctypes calls them and lets other threads run meanwhile (scipy's own Python wrappers do not).
 """
 
 from __future__ import annotations
@@ -20,18 +20,30 @@ _address_of = ctypes.pythonapi.PyCapsule_GetPointer
 _address_of.restype, _address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
+def routine_address(name: str) -> int:
+    """Where a routine of BLAS lies in memory."""
+    capsule = cython_blas.__pyx_capi__[name]
+    address: int = _address_of(capsule, _name_of(capsule))
+    return address
+
+
 def _routine(name: str, n_arguments: int) -> Any:
     """A Fortran routine, all of whose arguments are addresses."""
-    capsule = cython_blas.__pyx_capi__[name]
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(_address_of(capsule, _name_of(capsule)))
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(routine_address(name))
 
 
 _SYRK = {
     np.dtype(np.float32): (_routine("ssyrk", 10), c_float),
     np.dtype(np.float64): (_routine("dsyrk", 10), c_double),
 }
+_AXPY = {
+    np.dtype(np.float32): (_routine("saxpy", 6), c_float),
+    np.dtype(np.float64): (_routine("daxpy", 6), c_double),
+}
 _UPPER, _TRANSPOSED, _PLAIN = c_char(b"U"), c_char(b"T"), c_char(b"N")
 
+MAX_COUNT = 2**30
+"""BLAS counts in 32 bits."""
 MIRROR_STEP = 64
 """Rows and columns of a matrix that stay in the cache while they are transposed."""
 
@@ -67,6 +79,18 @@ def gram(Z: NDArray[Any], out: NDArray[Any], *, add: bool) -> None:
         out.ctypes.data,
         byref(c_int(T)),
     )
+
+
+def add_multiple(factor: float, A: NDArray[Any], out: NDArray[Any]) -> None:
+    """Add a multiple of A to `out`; both C-contiguous, of the same shape and of float32 or float64."""
+    routine, number = _AXPY[A.dtype]
+    if out.shape != A.shape or out.dtype != A.dtype or not (A.flags.c_contiguous and out.flags.c_contiguous):
+        raise ValueError(f"A and out must be C-contiguous arrays of one shape and type, got {A.shape}, {out.shape}")
+    one = byref(c_int(1))
+    for a in range(0, A.size, MAX_COUNT):
+        at = a * A.itemsize
+        n = byref(c_int(min(MAX_COUNT, A.size - a)))
+        routine(n, byref(number(factor)), A.ctypes.data + at, one, out.ctypes.data + at, one)
 
 
 def mirror(C: NDArray[Any]) -> None:

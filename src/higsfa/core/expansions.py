@@ -32,9 +32,10 @@ from typing import Any
 
 import numpy as np
 
-from higsfa.core._expansion_kernels import Array
+from higsfa.core._expansion_kernels import Array, inverse_norm
 from higsfa.core._expansion_terms import Function, Term
 from higsfa.core._expansion_text import KNOWN_TERMS, parse_terms
+from higsfa.core.kernels import Program, by_rows, compiled
 
 __all__ = ["Expansion", "FunctionExpansion", "as_expansion", "parse_expansion"]
 
@@ -118,7 +119,7 @@ class Expansion:
             Expanded size I'.
         """
         width, children = _check_shape(width, children)
-        return self._layout(width, children)[0]
+        return self._plan(width, children).size
 
     def apply(self, X: Array, out: Array, children: int = 1) -> None:
         """Write z into ``out``.
@@ -137,9 +138,28 @@ class Expansion:
         _check_like(out, "out", (self.size(width, n_children), n), X)
         if np.may_share_memory(X, out):
             raise ValueError("X and out share memory; out must be another array, or X would be overwritten")
-        for term, rows in self._spans(width, n_children):
+        self.fill(X, out, n_children)
+
+    def fill(self, X: Array, out: Array, children: int) -> None:
+        """Do what `apply` does, without looking at the arguments first."""
+        X = X if by_rows(X) else np.ascontiguousarray(X)
+        if not by_rows(out):
+            rows_first = np.empty(out.shape, out.dtype)
+            self.fill(X, rows_first, children)
+            out[...] = rows_first
+            return
+        width = len(X) // children
+        blocks, plan = X.reshape(children, width, X.shape[1]), self._plan(width, children)
+        by_terms, normalized = plan.spans, plan.spans[:0]
+        if plan.program is not None and compiled():
+            plan.program.run(X, out)
+            by_terms, normalized = plan.by_terms, plan.normalized
+        for term, rows in by_terms:
             with _quiet(term):
                 term.fill(term.select(blocks), out[rows])
+        for term, rows in normalized:
+            with _quiet(term):
+                out[rows] *= inverse_norm(term.select(blocks))
 
     def __call__(self, X: Array, children: int = 1) -> Array:
         """Return z, of shape (size, n_samples), for a block X of shape (n_inputs, n_samples)."""
@@ -176,6 +196,11 @@ class Expansion:
                 term.pull_back(term.select(blocks), G[rows], term.select(gradient))
         return gradient.reshape(X.shape)
 
+    def program(self, width: int, children: int) -> Program | None:
+        """Return all rows as elementary operations; None if some cannot be made of those."""
+        plan = self._plan(width, children)
+        return None if plan.by_terms or plan.normalized else plan.program
+
     def identity_rows(self, n_inputs: int, children: int = 1) -> Array:
         """Tell where z holds the plain inputs.
 
@@ -199,21 +224,60 @@ class Expansion:
                 view[...] = rows.start + np.arange(view.size).reshape(view.shape)
         return where.reshape(n_inputs)
 
-    def _spans(self, width: int, children: int) -> list[tuple[Term, slice]]:
+    def _spans(self, width: int, children: int) -> tuple[tuple[Term, slice], ...]:
         """The terms and their rows of z."""
-        return self._layout(width, children)[1]
+        return self._plan(width, children).spans
 
-    def _layout(self, width: int, children: int) -> tuple[int, list[tuple[Term, slice]]]:
-        """Size of z, and the terms with their rows; worked out once for every shape, because it is asked for often."""
-        known: dict[tuple[int, int], Any] = self.__dict__.setdefault("_known", {})
+    def _plan(self, width: int, children: int) -> _Plan:
+        """What to do for inputs of this shape; worked out once, because it is asked for often."""
+        known: dict[tuple[int, int], _Plan] = self.__dict__.setdefault("_known", {})
         if (width, children) not in known:
-            spans, stop = [], 0
-            for term in self.terms:
-                start, stop = stop, stop + term.size(width, children)
-                spans.append((term, slice(start, stop)))
-            known[width, children] = stop, spans
-        layout: tuple[int, list[tuple[Term, slice]]] = known[width, children]
-        return layout
+            known[width, children] = _Plan.of(self.terms, width, children)
+        return known[width, children]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_known"}
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """The rows of an expansion for inputs of one shape.
+
+    Attributes
+    ----------
+    size : number of rows.
+    spans : terms and their rows.
+    program : all rows that compiled loops can make; None if there are none.
+    by_terms : spans that they cannot make.
+    normalized : spans of the program that have to be divided by 1 + ||x||^2.
+    """
+
+    size: int
+    spans: tuple[tuple[Term, slice], ...]
+    program: Program | None
+    by_terms: tuple[tuple[Term, slice], ...]
+    normalized: tuple[tuple[Term, slice], ...]
+
+    @classmethod
+    def of(cls, terms: tuple[Term, ...], width: int, children: int) -> _Plan:
+        numbers = np.arange(children * width).reshape(children, width, 1)
+        spans, stop = [], 0
+        for term in terms:
+            start, stop = stop, stop + term.size(width, children)
+            spans.append((term, slice(start, stop)))
+        steps = [(term, rows, term.operations(term.select(numbers)[:, :, 0])) for term, rows in spans]
+        operations = [
+            (what, i, j, rows.start + k, exponent)
+            for _, rows, made in steps
+            for k, (what, i, j, exponent) in enumerate(made or ())
+        ]
+        return cls(
+            size=stop,
+            spans=tuple(spans),
+            program=Program.of(operations) if operations else None,
+            by_terms=tuple((term, rows) for term, rows, made in steps if made is None),
+            normalized=tuple((term, rows) for term, rows in spans if term.is_normalized),
+        )
 
 
 class FunctionExpansion(Expansion):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.expansions import Expansion
-from higsfa.core.room import room
+from higsfa.core.fused import Front, encode_tile
+from higsfa.core.kernels import load
+from higsfa.core.raw import Raw, Rows, as_raw
+from higsfa.core.room import chunk_columns, room
 
 Floats = NDArray[np.float64]
 
@@ -18,17 +21,20 @@ Floats = NDArray[np.float64]
 class _Cast:
     """Arrays of a record in the precision of the data, made once."""
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
     def cast(self, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
-        """The array of this name; vectors as columns."""
+        """The array of this name, C-contiguous; vectors as columns."""
         made: dict[tuple[str, str], NDArray[Any]] = self.__dict__.setdefault("_made", {})
         key = (name, kind.str)
         if key not in made:
             values = getattr(self, name)
-            made[key] = (values if values.ndim == 2 else values[:, None]).astype(kind)
+            made[key] = np.ascontiguousarray(values if values.ndim == 2 else values[:, None], dtype=kind)
         return made[key]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_made"}
+        """The fields alone, without what was worked out from them."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +44,15 @@ class Projection(_Cast):
     matrix: Floats
     mean: Floats
 
-    def __call__(self, X: NDArray[Any]) -> NDArray[Any]:
-        Y: NDArray[Any] = self.cast("matrix", X.dtype) @ X
-        Y -= self.cast("projected_mean", X.dtype)
+    def __call__(self, raw: Rows, kind: np.dtype[Any]) -> NDArray[Any]:
+        """Projection of raw input before the mean is subtracted, in room that is used again by the next call."""
+        n = raw.shape[1]
+        X = raw.source
+        if raw.which is not None or raw.dtype != kind:
+            X = room.rows("raw", raw.shape[0], n, kind)
+            load(raw.source, raw.which, None, None, X)
+        Y = room.rows("projected", len(self.matrix), n, kind)
+        np.matmul(self.cast("matrix", kind), X, out=Y)
         return Y
 
     @cached_property
@@ -104,36 +116,86 @@ class Frontend(_Cast):
         """Whether t is the centred input itself."""
         return self.expansion.is_identity(self.n_inputs)
 
-    def inputs(self, X: NDArray[Any], *, clip: bool) -> NDArray[Any]:
-        """Centred input of the node from raw input (feature-major blocks); never written to X."""
-        kind, fresh = X.dtype, False
+    def inputs(
+        self,
+        raw: Raw | NDArray[Any],
+        kind: np.dtype[Any] | None = None,
+        *,
+        clip: bool,
+        out: NDArray[Any] | None = None,
+    ) -> NDArray[Any]:
+        """Centred input (I, n) of the node from raw input (feature-major), in the precision `kind`.
+
+        Written to `out`. Without it, a new array, or the raw input itself where nothing has to be done to it.
+        """
+        raw = as_raw(raw)
+        rows = raw if isinstance(raw, Rows) else raw.columns(0, raw.shape[1])
+        kind = rows.dtype if kind is None else kind
         if self.projection is not None:
-            X, fresh = self.projection(X), True
-        if self._is_centered:
-            X, fresh = np.subtract(X, self.cast("center", kind), out=X if fresh else None), True
-        if clip and self.low is not None:
-            X = np.clip(X, self.cast("low", kind), self.cast("high", kind), out=X if fresh else None)
+            rows = Rows(self.projection(rows, kind))
+        center, limits = self._center(kind), self._limits(kind) if clip else None
+        as_it_is = center is None and limits is None and rows.which is None and rows.dtype == kind
+        if out is None and as_it_is and self.projection is None:
+            return rows.source
+        X = np.empty(rows.shape, kind) if out is None else out
+        load(rows.source, rows.which, center, limits, X)
         return X
+
+    def front(self, kind: np.dtype[Any], *, shift: Floats | None = None) -> Front | None:
+        """The way from raw input to variables t - shift, for compiled routines; None if they do not know it.
+
+        Without a shift, the way to features: clipped, and without the inputs that the expansion does not contain.
+        """
+        program, n_raw = None, self.n_inputs if self.projection is None else self.projection.matrix.shape[1]
+        if not self.is_identity:
+            program = self.expansion.program(self.n_inputs // self.children, self.children)
+            if program is None:
+                return None
+            if shift is not None:
+                program = program.with_copies(self.missing.tolist(), self.n_expanded)
+        return Front.of(
+            kind,
+            n_raw,
+            self.n_inputs,
+            self.n_expanded if shift is None else self.n_variables,
+            program,
+            projection=None if self.projection is None else self.projection.cast("matrix", kind),
+            center=self._center(kind),
+            limits=self._limits(kind) if shift is None else None,
+            shift=shift.astype(kind) if shift is not None and shift.any() else None,
+        )
+
+    def _center(self, kind: np.dtype[Any]) -> NDArray[Any] | None:
+        return self.cast("_offset", kind) if self._is_centered else None
+
+    def _limits(self, kind: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        return None if self.low is None else (self.cast("low", kind), self.cast("high", kind))
+
+    @cached_property
+    def _offset(self) -> Floats:
+        """What is subtracted from the raw input, after the projection."""
+        return self.center if self.projection is None else self.center + self.projection.projected_mean
 
     @cached_property
     def _is_centered(self) -> bool:
-        return bool(self.center.any())
+        return bool(self._offset.any())
 
     def variables(self, X: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Variables t (T, n) from centred input (I, n), in `out` or in a new array; X itself if they are the same."""
         if self.is_identity:
             return X
         T = np.empty((self.n_variables, X.shape[1]), dtype=X.dtype) if out is None else out
-        self.expansion.apply(np.ascontiguousarray(X), T[: self.n_expanded], self.children)
-        T[self.n_expanded :] = X[self.missing]
+        self.expansion.fill(X, T[: self.n_expanded], self.children)
+        if len(self.missing):
+            T[self.n_expanded :] = X[self.missing]
         return T
 
     def expand(self, X: NDArray[Any]) -> NDArray[Any]:
         """The expansion z (I', n) alone, in room that is used again by the next call."""
         if self.is_identity:
             return X
-        Z = room("expanded", (self.n_expanded, X.shape[1]), X.dtype)
-        self.expansion.apply(np.ascontiguousarray(X), Z, self.children)
+        Z = room.rows("expanded", self.n_expanded, X.shape[1], X.dtype)
+        self.expansion.fill(X, Z, self.children)
         return Z
 
 
@@ -176,20 +238,54 @@ class Node(_Cast):
         """D."""
         return len(self.slow) + len(self.rest_inputs)
 
-    def encode(self, X: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Features (D, n) of a feature-major block of raw input; rows of `out` beyond D are set to 0."""
-        J, D, kind = self.n_slow, self.n_components, X.dtype
-        Y: NDArray[Any] = np.empty((D, X.shape[1]), kind) if out is None else out
-        X = self.frontend.inputs(X, clip=True)
-        if J:
-            np.matmul(self.cast("slow", kind), self.frontend.expand(X), out=Y[:J])
-            Y[:J] += self.cast("slow_offset", kind)
-        if D > J:
-            np.matmul(self.cast("rest_inputs", kind), X, out=Y[J:D])
-            Y[J:D] += self.cast("rest_slow", kind) @ Y[:J]
-            Y[J:D] += self.cast("rest_offset", kind)
+    @cached_property
+    def rest(self) -> Floats:
+        """G and H side by side."""
+        return np.hstack([self.rest_inputs, self.rest_slow])
+
+    @cached_property
+    def _minus_slow_offset(self) -> Floats:
+        return -self.slow_offset
+
+    @cached_property
+    def _minus_rest_offset(self) -> Floats:
+        return -self.rest_offset
+
+    def encode(self, raw: Raw | NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Features (D, n) of raw input (feature-major); rows of `out` beyond D are set to 0."""
+        raw = as_raw(raw)
+        D, n = self.n_components, raw.shape[1]
+        Y: NDArray[Any] = np.empty((D, n), raw.dtype) if out is None else out
+        kind = Y.dtype
+        slow, rest = self.cast("slow", kind), self.cast("rest", kind)
+        offsets = self.cast("_minus_slow_offset", kind), self.cast("_minus_rest_offset", kind)
+        if not encode_tile(self._front(kind), raw, slow, offsets[0], rest, offsets[1], Y):
+            step = chunk_columns(self.frontend.n_expanded, Y.itemsize)
+            for a in range(0, n, step):
+                self._encode(raw.columns(a, a + step), Y[:, a : a + step])
         Y[D:] = 0
         return Y
+
+    def _front(self, kind: np.dtype[Any]) -> Front | None:
+        """What compiled routines need to know, made once."""
+        made: dict[Any, Any] = self.__dict__.setdefault("_fronts", {})
+        if kind not in made:
+            made[kind] = self.frontend.front(kind)
+        front: Front | None = made[kind]
+        return front
+
+    def _encode(self, raw: Rows, Y: NDArray[Any]) -> None:
+        """Write the features of a few samples, whose expansion stays in the cache."""
+        J, D, I, kind = self.n_slow, self.n_components, self.frontend.n_inputs, Y.dtype
+        both = room.rows("inputs and slow part", I + J, Y.shape[1], kind)
+        X = self.frontend.inputs(raw, kind, clip=True, out=both[:I])
+        if J:
+            np.matmul(self.cast("slow", kind), self.frontend.expand(X), out=both[I:])
+            both[I:] -= self.cast("_minus_slow_offset", kind)
+            Y[:J] = both[I:]
+        if D > J:
+            np.matmul(self.cast("rest", kind), both, out=Y[J:D])
+            Y[J:D] -= self.cast("_minus_rest_offset", kind)
 
     def decode(self, Y: NDArray[Any]) -> NDArray[Any]:
         """Linear reconstruction of the raw input from features (D, n): Algorithm 3 of the paper."""

@@ -6,7 +6,7 @@ Products are formed in the precision of the data; sums are kept in float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.blas import gram
-from higsfa.core.tiles import LocalEdges, LocalMatrix, LocalPairs, LocalRuns, Plan, Tile
+from higsfa.core.blas import add_multiple, gram
+from higsfa.core.kernels import add_runs, widen
+from higsfa.core.room import chunk_columns, room
+from higsfa.core.tiles import LocalEdges, LocalMatrix, LocalPairs, LocalRuns, Part, Plan, Tile
 
 Floats = NDArray[np.float64]
 
@@ -78,102 +80,93 @@ def empty_like(sums: Sums) -> Sums:
     return zero(len(sums.low), sums.n_variables, sums.n_channels, n_atoms, has_edges=sums.edges is not None)
 
 
-SINGLE_ROWS = 16384
-"""Products are added up in the precision of the data over at most so many samples, then in float64."""
-
-
 class Accumulator:
-    """Adds tiles to sums.
+    """Adds the tiles of a block to sums.
 
-    Products of tiles with the same weights are added up first and weighted once, when the weights change.
+    Products are added up in the precision of the data within a block, in float64 beyond it. See :class:`Part` for the
+    way they are weighted.
+
+    Attributes
+    ----------
+    product : P, (T, T).
+    channels : S, (K, T, T).
+    low, high : range of the inputs.
     """
 
-    def __init__(self, sums: Sums) -> None:
-        self.sums = sums
-        self._weights: Floats | None = None  # of the product
-        self._product: NDArray[Any] | None = None  # of tiles with these weights
-        self._second: NDArray[Any] | None = None  # weighted products that have not been added to the sums yet
-        self._scratch: NDArray[Any] | None = None
-        self._rows = 0
+    def __init__(self, sums: Sums, dtype: np.dtype[Any]) -> None:
+        self.sums, self.dtype = sums, dtype
+        self.product: NDArray[Any] = np.zeros(sums.second.shape[1:], dtype)
+        # Double precision needs no sums of its own.
+        self.channels = sums.second if dtype == np.float64 else np.zeros(sums.second.shape, dtype)
+        self.low, self.high = np.full(len(sums.low), np.inf, dtype), np.full(len(sums.low), -np.inf, dtype)
+        self._weights: Floats | None = None  # of the last part that was added to the product
 
-    def add(self, Z: NDArray[Any], tile: Tile) -> None:
-        """Add the samples of a tile, given as a feature-major block Z of shape (T, rows of the tile)."""
-        sums, core = self.sums, Z[:, : tile.n_core]
-        if tile.parts:
-            sums.weights += tile.selector @ tile.lengths
-            sums.first += tile.selector @ run_sums(core, tile.starts, tile.lengths).T
-            self._prepare(core)
-        for a, b, weights in tile.parts:
-            if weights.ndim == 1:
-                self._add_product(core[:, a:b], weights)
-            else:
-                self._add_weighted(core[:, a:b], weights)
-        for edges in tile.edges:
-            assert sums.edges is not None
-            sums.edges += _edge_sum(Z, tile.n_core, edges)
-            if isinstance(edges, LocalPairs):
-                sums.edge_weight += 2.0 * float(np.sum(np.broadcast_to(edges.weight, edges.i.shape)))
+    def add(self, tile: Tile, chunks: Iterable[tuple[int, NDArray[Any]]]) -> None:
+        """Add the samples of a tile.
+
+        Parameters
+        ----------
+        chunks : feature-major blocks (T, n) that follow each other, each with the position of its first sample; only
+            one, with the whole tile, if the tile has edges.
+        """
+        runs = np.zeros((self.sums.n_variables, len(tile.starts)))
+        for start, Z in chunks:
+            core = Z[:, : max(tile.n_core - start, 0)]
+            if tile.parts:
+                first, last = np.searchsorted(tile.starts, (start, start + core.shape[1] - 1), side="right")
+                add_runs(core, np.maximum(tile.starts[first - 1 : last] - start, 0), runs[:, first - 1 : last])
+            for part in tile.parts:
+                self._add_part(core, start, part)
+            for edges in tile.edges:
+                assert self.sums.edges is not None
+                self.sums.edges += _edge_sum(Z, tile.n_core, edges)
+                if isinstance(edges, LocalPairs):
+                    self.sums.edge_weight += 2.0 * float(np.sum(np.broadcast_to(edges.weight, edges.i.shape)))
+        self.end_tile(tile, runs)
+
+    def end_tile(self, tile: Tile, runs: Floats) -> None:
+        """Add what is known when all second moments of a tile are there: the sums over its runs, (T, runs)."""
+        self.sums.weights += tile.selector @ tile.lengths
+        self.sums.first += tile.selector @ runs.T
+        constant = [part.weights for part in tile.parts if part.weights.ndim == 1]
+        self._weights = constant[-1] if constant else self._weights
+
+    def observe(self, X: NDArray[Any], start: int, tile: Tile) -> None:
+        """Widen the range of the inputs by those samples of a tile, from position `start` on, that have a weight."""
+        X = X[:, : max(tile.n_core - start, 0)]
+        if tile.counted is not None:
+            X = X[:, tile.counted[start : start + X.shape[1]]]
+        widen(X, self.low, self.high)
 
     def close(self) -> Sums:
         """The sums, complete."""
-        self._settle()
+        if self._weights is not None:
+            self._add_product_to_channels(self._weights)
+        if self.channels is not self.sums.second:
+            self.sums.second += self.channels
+        np.minimum(self.sums.low, self.low, out=self.sums.low)
+        np.maximum(self.sums.high, self.high, out=self.sums.high)
         return self.sums
 
-    def _prepare(self, core: NDArray[Any]) -> None:
-        """Room for products in the precision of the data; double precision needs no sums of its own."""
-        if self._rows + core.shape[1] > SINGLE_ROWS:
-            self._settle()
-        self._rows += core.shape[1]
-        if self._product is None:
-            shape, kind = self.sums.second.shape, core.dtype
-            self._product, self._scratch = np.zeros(shape[1:], kind), np.zeros(shape[1:], kind)
-            self._second = self.sums.second if kind == np.float64 else np.zeros(shape, kind)
-
-    def _add_product(self, core: NDArray[Any], weights: Floats) -> None:
-        """Add samples that have the same weights."""
-        assert self._product is not None
-        same = self._weights is not None and np.array_equal(weights, self._weights)
-        if not same:
-            self._weigh()
-            self._weights = weights
-        gram(core, self._product, add=same)
-
-    def _add_weighted(self, core: NDArray[Any], weights: Floats) -> None:
-        """Add samples that have weights of their own, (K, n)."""
-        assert self._second is not None
-        for second, own in zip(self._second, weights, strict=True):
-            gram(core * np.sqrt(own).astype(core.dtype), second, add=True)
-
-    def _weigh(self) -> None:
-        """Add the product to every channel, with its weight."""
-        if self._weights is None:
+    def _add_part(self, core: NDArray[Any], start: int, part: Part) -> None:
+        """Add second moments of those samples of a part that are in the chunk that begins at `start`."""
+        a, b = max(part.begin, start), min(part.end, start + core.shape[1])
+        if a >= b:
             return
-        assert self._product is not None
-        assert self._second is not None
-        for second, weight in zip(self._second, self._weights, strict=True):
-            if weight == 1.0:
-                second += self._product
-            elif weight != 0.0:
-                second += np.multiply(self._product, self._product.dtype.type(weight), out=self._scratch)
-        self._weights = None
+        some = core[:, a - start : b - start]
+        if part.weights.ndim == 2:
+            for channel, weights in zip(self.channels, part.weights[:, a - part.begin : b - part.begin], strict=True):
+                gram(some * np.sqrt(weights).astype(self.dtype), channel, add=True)
+            return
+        begins = a == part.begin
+        if begins and part.factors is not None:
+            self._add_product_to_channels(part.factors)
+        gram(some, self.product, add=not (begins and part.anew))
 
-    def _settle(self) -> None:
-        """Add what was summed in the precision of the data to the sums."""
-        self._weigh()
-        if self._second is not None and self._second is not self.sums.second:
-            self.sums.second += self._second
-            self._second.fill(0)
-        self._rows = 0
-
-
-def observe_range(sums: Sums, X: NDArray[Any], tile: Tile) -> None:
-    """Widen the range of the inputs by the samples of a tile that have a weight; X is feature-major."""
-    X = X[:, : tile.n_core]
-    if tile.counted is not None:
-        X = X[:, tile.counted]
-    if X.shape[1]:
-        np.minimum(sums.low, X.min(axis=1), out=sums.low)
-        np.maximum(sums.high, X.max(axis=1), out=sums.high)
+    def _add_product_to_channels(self, factors: Floats) -> None:
+        for channel, factor in zip(self.channels, factors.tolist(), strict=True):
+            if factor != 0.0:
+                add_multiple(factor, self.product, channel)
 
 
 def shifted(sums: Sums, delta: Floats) -> Sums:
@@ -234,36 +227,30 @@ class Tree:
         return result
 
 
-def run_sums(Z: NDArray[Any], starts: NDArray[np.intp], lengths: Floats) -> Floats:
-    """Sums of the columns of Z over runs that begin at `starts`, in float64: (T, runs)."""
-    if Z.flags.c_contiguous or Z.strides[1] == Z.itemsize:
-        return np.add.reduceat(Z, starts, axis=1).astype(np.float64)
-    out = np.empty((len(Z), len(starts)))
-    ones = np.ones(int(lengths.max()), dtype=Z.dtype)
-    for k, (a, b) in enumerate(_spans(starts, Z.shape[1])):
-        out[:, k] = Z[:, a:b] @ ones[: b - a]
-    return out
-
-
-def _spans(starts: NDArray[np.intp], end: int) -> Iterator[tuple[int, int]]:
-    return pairwise([*starts.tolist(), end])
-
-
 def _edge_sum(Z: NDArray[Any], n_core: int, edges: LocalEdges) -> Floats:
     """Sum over edges, both directions, of gamma (z - z')(z - z')^T; for runs and matrices without the degree terms,
-    which are in the edge weighting of the second moments."""
+    which are in the edge weighting of the second moments. Only the lower triangle counts."""
     if isinstance(edges, LocalPairs):
-        D = _differences(Z, edges.i, edges.j)
-        if isinstance(edges.weight, np.ndarray):
-            D *= np.sqrt(edges.weight).astype(Z.dtype)
-            return np.asarray(2.0 * (D @ D.T), dtype=np.float64)
-        return np.asarray(2.0 * edges.weight * (D @ D.T).astype(np.float64))
+        return _pair_sum(Z, edges)
     if isinstance(edges, LocalMatrix):
         ahead = (edges.matrix.astype(Z.dtype) @ Z.T).T
         cross = (Z[:, :n_core] @ ahead.T).astype(np.float64)
     else:
         cross = edges.weight * _run_cross(Z, edges)
     return np.asarray(-2.0 * (cross + cross.T))
+
+
+def _pair_sum(Z: NDArray[Any], edges: LocalPairs) -> Floats:
+    """The same for edges between pairs, from their differences, a few at a time."""
+    total = np.zeros((len(Z), len(Z)), Z.dtype)
+    step = chunk_columns(len(Z), Z.itemsize)
+    for a in range(0, len(edges.i), step):
+        D = _differences(Z, edges.i[a : a + step], edges.j[a : a + step])
+        if isinstance(edges.weight, np.ndarray):
+            D *= np.sqrt(edges.weight[a : a + step]).astype(Z.dtype)
+        gram(D, total, add=True)
+    factor = 2.0 if isinstance(edges.weight, np.ndarray) else 2.0 * edges.weight
+    return np.asarray(factor * total.astype(np.float64))
 
 
 def _run_cross(Z: NDArray[Any], edges: LocalRuns) -> Floats:
@@ -278,15 +265,16 @@ def _run_cross(Z: NDArray[Any], edges: LocalRuns) -> Floats:
 
 
 def _differences(Z: NDArray[Any], i: NDArray[np.intp], j: NDArray[np.intp]) -> NDArray[Any]:
-    """Z[:, j] - Z[:, i], from slices where the pairs run side by side."""
-    if len(i) == 0:
-        return np.zeros((len(Z), 0), dtype=Z.dtype)
-    breaks = np.flatnonzero((np.diff(i) != 1) | (np.diff(j) != 1)) + 1
-    if len(breaks) > len(i) // 64:
-        return np.asarray(Z[:, j] - Z[:, i])
+    """Z[:, j] - Z[:, i], from slices where the pairs run side by side; in room that is used again by the next call."""
+    n = len(i)
     feature_major = Z.strides[-1] == Z.itemsize
-    D: NDArray[Any] = np.empty((len(Z), len(i)), Z.dtype) if feature_major else np.empty((len(i), len(Z)), Z.dtype).T
-    for a, b in _spans(np.concatenate([[0], breaks]), len(i)):
-        n = b - a
-        np.subtract(Z[:, j[a] : j[a] + n], Z[:, i[a] : i[a] + n], out=D[:, a:b])
+    D: NDArray[Any] = (
+        room.rows("differences", len(Z), n, Z.dtype) if feature_major else room("differences", (n, len(Z)), Z.dtype).T
+    )
+    breaks = np.flatnonzero((np.diff(i) != 1) | (np.diff(j) != 1)) + 1
+    if len(breaks) > n // 64:
+        np.subtract(Z[:, j], Z[:, i], out=D)
+        return D
+    for a, b in pairwise([0, *breaks.tolist(), n]):
+        np.subtract(Z[:, j[a] : j[a] + b - a], Z[:, i[a] : i[a] + b - a], out=D[:, a:b])
     return D

@@ -28,19 +28,21 @@ from higsfa.core.graph import TrainingGraph
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
-BLOCK = 65536
-"""Samples in a block: enough that the cells of a graph for several labels still fill tiles."""
+BLOCK = 16384
+"""Samples in a block: enough that the cells of a graph for several labels fill tiles, and few enough that rows which
+are read cell by cell lie close together and products may be added up in single precision."""
 MIN_CELL = 64
 """Cells with fewer samples in a block share tiles, and pay for one product per weighting."""
 MAX_LEVELS = 32
 """With more distinct sample weights than this, cells would be too small to be of use."""
 TILE_BYTES = 2**24
+MAX_TILE = 8192
 
 
 def tile_rows(n_features: int, itemsize: int) -> int:
-    """Samples in a tile: enough for the matrix product to run at full speed, in bounded memory."""
+    """Samples in a tile: as many as bounded memory allows, because every tile costs some work of its own."""
     fitting = TILE_BYTES // max(1, n_features * itemsize)
-    return int(np.clip(1 << max(fitting.bit_length() - 1, 0), 128, 2048))
+    return int(np.clip(1 << max(fitting.bit_length() - 1, 0), 128, MAX_TILE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,52 @@ class LocalMatrix:
 
 LocalEdges = LocalPairs | LocalRuns | LocalMatrix
 
+MAX_GROWTH = 4.0
+"""Products of samples with other weights are carried on only if no weight grows by more than this factor."""
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A stretch of a tile, and what is done with the product of all samples so far before its own is added.
+
+    Cells follow each other with slightly different weights, so their products are not weighted one by one: P sums up
+    the products of all cells so far, and what a channel has to get is S + w P, with w its weight in the present cell
+    and S a sum of its own. Where the weight changes from w to w', (w - w') P is added to S. Weights must not grow much
+    on the way, or small differences of large numbers would be taken; then w P is added, and P begins anew.
+
+    Attributes
+    ----------
+    begin, end : positions in the tile.
+    weights : in the K channels: (K,) if all samples have the same, else (K, end - begin).
+    factors : (K,) multiples of P that are added to the channels first; None for nothing.
+    anew : whether P begins anew.
+    """
+
+    begin: int
+    end: int
+    weights: Floats
+    factors: Floats | None = None
+    anew: bool = False
+
+
+class _Parts:
+    """Makes the parts of a block, one after the other."""
+
+    def __init__(self) -> None:
+        self._weights: Floats | None = None
+
+    def __call__(self, begin: int, end: int, weights: Floats) -> Part:
+        old = self._weights
+        if weights.ndim == 2:
+            return Part(begin, end, weights)
+        self._weights = weights
+        if old is None or np.array_equal(weights, old):
+            return Part(begin, end, weights, None, anew=old is None)
+        fewer = np.count_nonzero(weights != old) < np.count_nonzero(old)
+        if fewer and np.all(weights <= MAX_GROWTH * old):
+            return Part(begin, end, weights, old - weights)
+        return Part(begin, end, weights, old, anew=True)
+
 
 @dataclass(frozen=True, eq=False)
 class Tile:
@@ -78,8 +126,7 @@ class Tile:
     Attributes
     ----------
     rows : sample numbers; the first `n_core` are summed, the others are the halo.
-    parts : stretches a .. b of the core, with their weights in the K channels: (K,) if all samples of the stretch have
-        the same, else (K, b - a).
+    parts : stretches that the core consists of; none if only its edges count.
     starts, lengths : the runs of samples that have the same weights and atoms.
     selector : (K + A, runs) matrix that turns sums over runs into weighted sums and group sums.
     edges : edges within the tile, from its core.
@@ -87,7 +134,7 @@ class Tile:
 
     rows: Ints
     n_core: int
-    parts: tuple[tuple[int, int, Floats], ...]
+    parts: tuple[Part, ...]
     starts: Ints
     lengths: Floats
     selector: Any
@@ -98,11 +145,21 @@ class Tile:
         return len(self.rows)
 
     @cached_property
+    def borders(self) -> Ints:
+        """Where the parts begin, and the end of the last."""
+        return np.array([part.begin for part in self.parts] + [self.n_core], dtype=np.intp)
+
+    @cached_property
+    def anew(self) -> NDArray[np.bool_]:
+        """Which parts begin a product anew."""
+        return np.array([part.anew for part in self.parts], dtype=bool)
+
+    @cached_property
     def counted(self) -> NDArray[np.bool_] | None:
         """Which core samples have a weight; None for all of them."""
         seen = np.zeros(self.n_core, dtype=bool)
-        for a, b, weights in self.parts:
-            seen[a:b] = weights.any(axis=0)
+        for part in self.parts:
+            seen[part.begin : part.end] = part.weights.any(axis=0)
         return None if seen.all() else seen
 
 
@@ -266,7 +323,7 @@ class _Cells:
         for edges, own in zip(groups, atoms, strict=True):
             e += w * np.append(edges.atom_degrees, 0.0)[own]
         channels, mix = reduce_weightings(np.stack([v, e, w]))
-        order = np.lexsort((*atoms[::-1], *channels))
+        order = np.lexsort((*atoms[::-1], *-channels))  # large weights first, see Part
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         channels, atoms = channels[:, order], atoms[:, order]
@@ -305,11 +362,12 @@ class _Cells:
         places = np.concatenate(large + small)
         sizes = [len(cell) for cell in large]
         borders = np.cumsum(np.array([*sizes, len(places) - sum(sizes)], dtype=np.intp))
+        make_part = _Parts()
         for start in range(0, len(places), rows):
             some = places[start : start + rows]
-            yield self._tile(order[some], fine[some], borders - start, len(large))
+            yield self._tile(order[some], fine[some], borders - start, len(large), make_part)
 
-    def _tile(self, rows: Ints, fine: Ints, borders: Ints, n_large: int) -> Tile:
+    def _tile(self, rows: Ints, fine: Ints, borders: Ints, n_large: int, make_part: _Parts) -> Tile:
         """A tile of cells that end at `borders`, counted from its start; the last one holds all small cells."""
         starts, lengths = _runs(fine[1:] != fine[:-1], len(fine))
         own = fine[starts]
@@ -318,7 +376,7 @@ class _Cells:
         parts = []
         for number, (a, b) in enumerate(pairwise([0, *ends.tolist()])):
             if b > a:
-                parts.append((a, b, self.channels[:, fine[a] if number < n_large else fine[a:b]]))
+                parts.append(make_part(a, b, self.channels[:, fine[a] if number < n_large else fine[a:b]]))
         return Tile(rows, len(rows), tuple(parts), starts, lengths, selector)
 
 
@@ -395,33 +453,35 @@ class _Ordered:
         for number, (order, members, length) in enumerate(self.tracks):
             blocks = -(-length // self.block)
             if block < blocks:
+                make_part = _Parts()
                 for lo in range(block * self.block, min((block + 1) * self.block, length), rows):
                     hi = min(lo + rows, (block + 1) * self.block, length)
-                    yield self._tile(order, members, lo, hi, moments=number == 0)
+                    yield self._tile(order, members, lo, hi, make_part if number == 0 else None)
                 return
             block -= blocks
 
-    def _tile(self, order: Ints | None, members: list[Any], lo: int, hi: int, *, moments: bool) -> Tile:
+    def _tile(self, order: Ints | None, members: list[Any], lo: int, hi: int, make_part: _Parts | None) -> Tile:
         pieces = [_local(edges, differences, lo, hi) for edges, differences in members]
         halo = np.unique(np.concatenate([np.zeros(0, dtype=np.intp)] + [outside for outside, _ in pieces]))
         local = tuple(build(halo) for _, build in pieces)
         positions = np.concatenate([np.arange(lo, hi), halo])
         rows = positions if order is None else order[positions]
         core = rows[: hi - lo]
-        if not moments:
+        if make_part is None:
             nothing = np.zeros((len(self.channels) + self.n_atoms, 0))
             return Tile(rows, hi - lo, (), np.zeros(0, dtype=np.intp), np.zeros(0), nothing, local)
         if self._uniform:
             weights = self.channels[:, 0]
             starts, lengths = np.zeros(1, dtype=np.intp), np.array([float(hi - lo)])
-            return Tile(rows, hi - lo, ((0, hi - lo, weights),), starts, lengths, weights[:, None].copy(), local)
+            part = make_part(0, hi - lo, weights)
+            return Tile(rows, hi - lo, (part,), starts, lengths, weights[:, None].copy(), local)
         weights, atoms = self.channels[:, core], self.atom_rows[:, core]
         change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
         starts, lengths = _runs(change, len(core))
         selector = _selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], self.n_atoms)
         constant = np.all(weights == weights[:, :1])
-        parts = ((0, hi - lo, weights[:, 0] if constant else weights),)
-        return Tile(rows, hi - lo, parts, starts, lengths, selector, local)
+        part = make_part(0, hi - lo, weights[:, 0] if constant else weights)
+        return Tile(rows, hi - lo, (part,), starts, lengths, selector, local)
 
 
 def _runs(change: NDArray[np.bool_], n: int) -> tuple[Ints, Floats]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.core.raw import Raw
 from higsfa.core.tiles import Plan, Tile
 from higsfa.training.layers import Runner
 from higsfa.training.shelves import Block, Shelf, field_of
@@ -75,7 +76,7 @@ class Features:
             self._compute = _nothing
         return block
 
-    def field(self, t: int, index: NDArray[np.intp]) -> NDArray[Any]:
+    def field(self, t: int, index: NDArray[np.intp]) -> Raw:
         """Raw input (children * width, n) of the node whose field is `index`."""
         if self.shelf is not None and self.shelf.has(t):
             return self.shelf.field(t, index)

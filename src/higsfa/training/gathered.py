@@ -160,7 +160,7 @@ class Setting:
     dtype: np.dtype[Any]
 
     def run(self, read: Reader, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
-        sums, shift = gather(read, plan, self.frontend, self.dtype.itemsize)
+        sums, shift = gather(read, plan, self.frontend, self.dtype)
         return sums, shift, self.frontend, float(np.finfo(self.dtype).eps)
 
 

@@ -88,7 +88,7 @@ class TrainedLayer:
         out: Block = np.empty((len(index), self.plan.n_components, block.shape[2]), dtype=dtype)
 
         def work(p: int) -> None:
-            self.node(p).encode(field_of(block, index[p]).astype(dtype, copy=False), out[p])
+            self.node(p).encode(field_of(block, index[p]), out[p])
 
         run(work, len(index))
         return out

@@ -19,6 +19,7 @@ from higsfa.core.covariances import Weighting, covariances, group_products
 from higsfa.core.expansions import parse_expansion
 from higsfa.core.linalg import principal_axes
 from higsfa.core.nodes import Frontend, Node, Projection
+from higsfa.core.raw import Raw
 from higsfa.core.room import room
 from higsfa.core.solvers import solve_node
 from higsfa.core.statistics import Accumulator, Sums, Tree, merge, shifted, zero_for
@@ -36,15 +37,16 @@ class NodeSums:
 
     def __init__(self, frontend: Frontend, schedule: Schedule, shift: Floats, dtype: np.dtype[Any]) -> None:
         self.frontend, self.schedule, self.shift, self.dtype = frontend, schedule, shift, dtype
+        self._front = frontend.front(dtype, shift=shift)
         self._tree = Tree()
         self._block: Accumulator | None = None
 
-    def add(self, raw: NDArray[Any], tile: Tile) -> None:
+    def add(self, raw: Raw, tile: Tile) -> None:
         """Add a tile, given the raw input of the node."""
         if self._block is None:
             n = self.frontend.n_inputs
-            self._block = Accumulator(zero_for(self.schedule.plan, n, self.frontend.n_variables))
-        add_tile(self._block, raw.astype(self.dtype, copy=False), tile, self.frontend, self.shift)
+            self._block = Accumulator(zero_for(self.schedule.plan, n, self.frontend.n_variables), self.dtype)
+        add_tile(self._block, raw, tile, self.frontend, self.shift, self._front)
 
     def end_block(self, block: int) -> None:
         """All tiles of a block have been added."""
@@ -247,13 +249,10 @@ class ThreadGathering:
         self.run(conclude, len(nodes))
 
 
-def start_node(
-    p: int, frontends: tuple[Frontend, ...], schedule: Schedule, raw: NDArray[Any], dtype: np.dtype[Any]
-) -> NodeSums:
+def start_node(p: int, frontends: tuple[Frontend, ...], schedule: Schedule, raw: Raw, dtype: np.dtype[Any]) -> NodeSums:
     """Empty sums of node p, with a shift from its raw input in the first tile."""
     frontend = frontends[p if len(frontends) > 1 else 0]
-    raw = np.ascontiguousarray(raw[:, :PILOT], dtype)
-    shift = pilot_shift(frontend.variables(frontend.inputs(raw, clip=False)))
+    shift = pilot_shift(frontend.variables(frontend.inputs(raw.columns(0, PILOT), dtype, clip=False)))
     return NodeSums(frontend, schedule, shift, dtype)
 
 
@@ -313,7 +312,7 @@ class SolveAndEncode:
         index = self.solve.plan.fields.index[p]
         for t, n in enumerate(self.shelf.samples):
             out = room("features", (1, self.shelf.width, n), self.shelf.dtype)
-            node.encode(self.below.field(t, index).astype(out.dtype, copy=False), out[0])
+            node.encode(self.below.field(t, index), out[0])
             self.shelf.write(t, p, out)
         return node
 

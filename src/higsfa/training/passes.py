@@ -6,36 +6,40 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.core.fused import Front, sum_tile
 from higsfa.core.nodes import Frontend
-from higsfa.core.room import room
-from higsfa.core.statistics import Accumulator, Sums, Tree, observe_range, zero_for
+from higsfa.core.raw import Raw, Samples
+from higsfa.core.room import chunk_columns, room
+from higsfa.core.statistics import Accumulator, Sums, Tree, zero_for
 from higsfa.core.tiles import Plan, Tile, tile_rows
 
 Floats = NDArray[np.float64]
 Reader = Callable[[NDArray[np.intp]], NDArray[Any]]
-"""Rows of the data by number, in the precision of the products: (n,) -> (n, I)."""
+"""Rows of the data by number, in the precision of the products: (n,) -> (n, I); to be read before the next call."""
 PILOT = 512
 """Samples that the shift is estimated from."""
 
 
+@dataclass(frozen=True, eq=False)
+class ArrayReader:
+    """Reads rows of an array or memmap."""
+
+    X: NDArray[Any]
+    dtype: np.dtype[Any]
+
+    def __call__(self, rows: NDArray[np.intp]) -> NDArray[Any]:
+        return Samples(self.X, rows).columns(0, len(rows)).source.T.astype(self.dtype, copy=False)
+
+
 def array_reader(X: NDArray[Any], dtype: np.dtype[Any]) -> Reader:
-    """Read rows of an array or memmap; a stretch of consecutive rows is a view, not for writing."""
-
-    def read(rows: NDArray[np.intp]) -> NDArray[Any]:
-        n = len(rows)
-        if n and rows[-1] - rows[0] == n - 1 and (n < 3 or np.all(np.diff(rows) == 1)):
-            view = np.asarray(X[rows[0] : rows[-1] + 1]).view()
-            view.flags.writeable = False
-            return view.astype(dtype, copy=False)
-        return np.asarray(np.take(X, rows, axis=0)).astype(dtype, copy=False)
-
-    return read
+    """Read rows of an array or memmap."""
+    return ArrayReader(X, dtype)
 
 
 def column_means(read: Reader, n_samples: int, n_inputs: int, weights: Floats, itemsize: int) -> Floats:
@@ -82,25 +86,32 @@ def first_rows(plan: Plan, rows_per_tile: int) -> NDArray[np.intp]:
     return np.zeros(0, dtype=np.intp)
 
 
-def gather(read: Reader, plan: Plan, frontend: Frontend, itemsize: int) -> tuple[Sums, Floats]:
+def gather(read: Reader, plan: Plan, frontend: Frontend, dtype: np.dtype[Any]) -> tuple[Sums, Floats]:
     """All sums of one node, and the shift that its variables were taken relative to."""
-    rows_per_tile = tile_rows(frontend.n_variables, itemsize)
-    shift = pilot_shift(variables(read(first_rows(plan, rows_per_tile)).T, frontend))
+    rows_per_tile = tile_rows(frontend.n_variables, dtype.itemsize)
+    shift = pilot_shift(variables(read(first_rows(plan, rows_per_tile)[:PILOT]).T, frontend))
+    front = frontend.front(dtype, shift=shift)
     tree = Tree()
     for block in range(plan.n_blocks):
-        sums = Accumulator(zero_for(plan, frontend.n_inputs, frontend.n_variables))
-
-        def prepare(tile: Tile, ranges: Sums = sums.sums) -> NDArray[Any]:
-            return prepared(read(tile.rows).T, tile, frontend, shift, ranges)
-
-        for tile, T in ahead(prepare, plan.tiles(block, rows_per_tile)):
-            sums.add(T, tile)
+        sums = Accumulator(zero_for(plan, frontend.n_inputs, frontend.n_variables), dtype)
+        for tile, raw in _read(read, plan.tiles(block, rows_per_tile)):
+            add_tile(sums, raw, tile, frontend, shift, front)
         tree.add(block, sums.close())
     return tree.total(), shift
 
 
+def _read(read: Reader, tiles: Iterable[Tile]) -> Iterator[tuple[Tile, Samples]]:
+    """Tiles with their samples, which stay in the array that they are in; what must be decoded first is read ahead."""
+    if isinstance(read, ArrayReader) and read.X.dtype == read.dtype:
+        for tile in tiles:
+            yield tile, Samples(read.X, tile.rows)
+    else:
+        for tile, X in ahead(lambda tile: np.ascontiguousarray(read(tile.rows)), tiles):
+            yield tile, Samples(X, np.arange(len(X)))
+
+
 def ahead(prepare: Callable[[Tile], NDArray[Any]], tiles: Iterable[Tile]) -> Iterator[tuple[Tile, NDArray[Any]]]:
-    """Tiles with what was prepared for them; the next ones are read and expanded while the present one is summed."""
+    """Tiles with what was prepared for them; the next ones are read while the present one is summed."""
     ready: queue.Queue[Any] = queue.Queue(maxsize=2)
     stopped = threading.Event()
 
@@ -141,32 +152,37 @@ def guarded(frontend: Frontend, sums: Sums, precision: float) -> Frontend:
     return replace(frontend, low=sums.low - margin, high=sums.high + margin)
 
 
-def prepared(
-    raw: NDArray[Any],
-    tile: Tile,
-    frontend: Frontend,
-    shift: Floats,
-    ranges: Sums,
-    out: NDArray[Any] | None = None,
-) -> NDArray[Any]:
-    """Variables of a tile relative to the shift, from its raw input (feature-major); the range of inputs is noted."""
-    X = frontend.inputs(raw, clip=False)
-    if not frontend.expansion.is_linear:
-        observe_range(ranges, X, tile)
-    T = frontend.variables(X, out)
-    rows = np.flatnonzero(shift)
-    if len(rows) == 0:
-        return T
-    if T is raw and not T.flags.writeable:
-        T = T.copy()
-    if 2 * len(rows) > len(T):
-        T -= shift[:, None].astype(T.dtype)
+def add_tile(sums: Accumulator, raw: Raw, tile: Tile, frontend: Frontend, shift: Floats, front: Front | None) -> None:
+    """Expand the raw input of a tile, a few samples at a time, and add it to the sums.
+
+    `front` is that of the frontend with this shift.
+    """
+    limits = None if frontend.expansion.is_linear else (sums.low, sums.high)
+    runs = sum_tile(front, raw, tile, sums.product, sums.channels, limits)
+    if runs is None:
+        sums.add(tile, _expanded(sums, raw, tile, frontend, shift))
     else:
-        T[rows] -= shift[rows, None].astype(T.dtype)
-    return T
+        sums.end_tile(tile, runs)
 
 
-def add_tile(sums: Accumulator, raw: NDArray[Any], tile: Tile, frontend: Frontend, shift: Floats) -> None:
-    """Expand the raw input (feature-major) of a tile and add it to the sums."""
-    out = room("variables", (frontend.n_variables, raw.shape[1]), raw.dtype)
-    sums.add(prepared(raw, tile, frontend, shift, sums.sums, out), tile)
+def _expanded(
+    sums: Accumulator, raw: Raw, tile: Tile, frontend: Frontend, shift: Floats
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Variables of a tile relative to the shift, with the position of their first sample; ranges are noted."""
+    T, dtype = frontend.n_variables, sums.dtype
+    shifted = np.flatnonzero(shift)
+    own_shift = shift[shifted, None].astype(dtype)
+    step = tile.n_rows if tile.edges else chunk_columns(T, dtype.itemsize)
+    for a in range(0, tile.n_rows, step):
+        some = raw.columns(a, min(a + step, tile.n_rows))
+        n = some.shape[1]
+        room_for = None if frontend.is_identity else room.rows("inputs", frontend.n_inputs, n, dtype)
+        X = frontend.inputs(some, dtype, clip=False, out=room_for)
+        if not frontend.expansion.is_linear:
+            sums.observe(X, a, tile)
+        Z = frontend.variables(X, None if frontend.is_identity else room.rows("variables", T, n, dtype))
+        if Z is some.source and len(shifted):
+            Z = Z - shift[:, None].astype(dtype)
+        elif len(shifted):
+            Z[shifted] -= own_shift
+        yield a, Z

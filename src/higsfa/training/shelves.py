@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.core.raw import Raw, Rows
+
 Block = NDArray[Any]
 """Features of all nodes of a layer for the samples of a tile: (nodes, width, n)."""
 
@@ -25,9 +27,11 @@ DISK_SHARE = 0.8
 """Of the free space of a folder, how much may be used."""
 
 
-def field_of(block: Block, index: NDArray[np.intp]) -> NDArray[Any]:
+def field_of(block: Block, index: NDArray[np.intp]) -> Raw:
     """Raw input (children * width, n) of the node whose field is `index`."""
-    return block[index].reshape(len(index) * block.shape[1], block.shape[2])
+    nodes, width, n = block.shape
+    rows = (index[:, None] * width + np.arange(width)).ravel()
+    return Rows(block.reshape(nodes * width, n), rows)
 
 
 class Shelf(ABC):
@@ -71,7 +75,7 @@ class Shelf(ABC):
     def tile(self, t: int) -> Block: ...
 
     @abstractmethod
-    def field(self, t: int, index: NDArray[np.intp]) -> NDArray[Any]:
+    def field(self, t: int, index: NDArray[np.intp]) -> Raw:
         """Raw input of the node whose field is `index`."""
 
 
@@ -96,7 +100,7 @@ class MemoryShelf(Shelf):
         assert block is not None
         return block
 
-    def field(self, t: int, index: NDArray[np.intp]) -> NDArray[Any]:
+    def field(self, t: int, index: NDArray[np.intp]) -> Raw:
         return field_of(self.tile(t), index)
 
 
@@ -134,14 +138,14 @@ class FileShelf(Shelf):
     def tile(self, t: int) -> Block:
         return self._read(t, 0, self.nodes)
 
-    def field(self, t: int, index: NDArray[np.intp]) -> NDArray[Any]:
+    def field(self, t: int, index: NDArray[np.intp]) -> Raw:
         out = np.empty((len(index), self.width, self.samples[t]), self.dtype)
         ends = np.flatnonzero(np.diff(index, append=-1) != 1) + 1
         start = 0
         for end in ends.tolist():  # stretches of neighbouring nodes
             self._read_into(out[start:end], t, int(index[start]))
             start = end
-        return out.reshape(len(index) * self.width, -1)
+        return Rows(out.reshape(len(index) * self.width, -1))
 
     def _place(self, t: int, first: int) -> int:
         return int(self._start[t] + first * self._stride[t])

@@ -1,0 +1,329 @@
+/* The loops of _kernels.c for one floating-point type: REAL, with BITS an integer of the same size.
+   Arrays are feature-major: one row a variable, samples side by side; strides count elements. */
+
+#define POLYNOMIAL(coefficients, x) NAME(polynomial)(coefficients, (int)(sizeof coefficients / sizeof(REAL)), x)
+
+static ALWAYS_INLINE REAL NAME(polynomial)(const REAL *coefficients, int n, REAL x)
+{
+    REAL sum = coefficients[n - 1];
+    for (int k = n - 2; k >= 0; k--)
+        sum = sum * x + coefficients[k];
+    return sum;
+}
+
+/* |x|^p for 0 < p < 1 as 2^(p log2 |x|). inf and nan stay what they are; numbers too small for a full mantissa give 0. */
+static ALWAYS_INLINE REAL NAME(power)(REAL x, REAL p)
+{
+    REAL a = x < 0 ? -x : x;
+    UBITS bits, mantissa, scaled;
+    memcpy(&bits, &a, sizeof a);
+    /* a = m 2^e with m between sqrt(1/2) and sqrt(2) */
+    IBITS e = (IBITS)(bits - SQRT_HALF) >> MANTISSA;
+    mantissa = bits - ((UBITS)e << MANTISSA);
+    REAL m;
+    memcpy(&m, &mantissa, sizeof m);
+    REAL s = (m - 1) / (m + 1);
+    REAL y = p * ((REAL)e + s * POLYNOMIAL(LOG2, s * s));
+    REAL whole = (y + ROUNDER) - ROUNDER;
+    REAL power = POLYNOMIAL(EXP2, y - whole);
+    memcpy(&scaled, &power, sizeof power);
+    scaled += (UBITS)(IBITS)whole << MANTISSA;
+    REAL result;
+    memcpy(&result, &scaled, sizeof result);
+    return a < SMALLEST ? 0 : a <= LARGEST ? result : a;
+}
+
+/* Rows of z, one after the other: row r is made of inputs first[r] and second[r] as operation[r] says. */
+CLONES void NAME(expand)(const REAL *x, int64_t x_stride, int64_t n, const int32_t *operation, const int32_t *first,
+                         const int32_t *second, const int32_t *row, const REAL *exponent, int64_t n_rows, REAL *z,
+                         int64_t z_stride)
+{
+    for (int64_t r = 0; r < n_rows; r++) {
+        const REAL *a = x + first[r] * x_stride, *b = x + second[r] * x_stride;
+        REAL *restrict out = z + row[r] * z_stride, p = exponent[r];
+        switch (operation[r]) {
+        case COPY:
+            memcpy(out, a, n * sizeof(REAL));
+            break;
+        case POWER:
+            for (int64_t k = 0; k < n; k++)
+                out[k] = NAME(power)(a[k], p);
+            break;
+        case SIGNED_POWER:
+            for (int64_t k = 0; k < n; k++) {
+                REAL size = NAME(power)(a[k], p);
+                out[k] = a[k] < 0 ? -size : size;
+            }
+            break;
+        case MAXIMUM: /* of a number and nan, nan */
+            for (int64_t k = 0; k < n; k++)
+                out[k] = (a[k] > b[k]) | (a[k] != a[k]) ? a[k] : b[k];
+            break;
+        case PRODUCT:
+            for (int64_t k = 0; k < n; k++)
+                out[k] = a[k] * b[k];
+            break;
+        }
+    }
+}
+
+/* Widen low[r] .. high[r] by the samples of row r; nan is passed over. */
+CLONES void NAME(widen)(const REAL *x, int64_t x_stride, int64_t n_rows, int64_t n, REAL *low, REAL *high)
+{
+    for (int64_t r = 0; r < n_rows; r++) {
+        const REAL *a = x + r * x_stride;
+        REAL lo = low[r], hi = high[r];
+#pragma omp simd reduction(min : lo) reduction(max : hi)
+        for (int64_t k = 0; k < n; k++) {
+            lo = a[k] < lo ? a[k] : lo;
+            hi = a[k] > hi ? a[k] : hi;
+        }
+        low[r] = lo;
+        high[r] = hi;
+    }
+}
+
+/* Add to sums[r, s] what row r holds from starts[s] up to the next start. */
+CLONES void NAME(add_runs)(const REAL *z, int64_t z_stride, int64_t n_rows, int64_t n, const int64_t *starts,
+                           int64_t n_runs, double *sums, int64_t sums_stride)
+{
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int64_t s = 0; s < n_runs; s++) {
+            const REAL *a = z + r * z_stride;
+            int64_t stop = s + 1 < n_runs ? starts[s + 1] : n;
+            REAL sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int64_t k = starts[s]; k < stop; k++)
+                sum += a[k];
+            sums[r * sums_stride + s] += sum;
+        }
+}
+
+/* The same for samples one after the other, (n, n_rows); `sum` is room for n_rows numbers. */
+CLONES void NAME(add_sample_runs)(const REAL *z, int64_t n_rows, int64_t n, const int64_t *starts, int64_t n_runs,
+                                  double *sums, int64_t sums_stride, REAL *sum)
+{
+    for (int64_t s = 0; s < n_runs; s++) {
+        int64_t stop = s + 1 < n_runs ? starts[s + 1] : n;
+        memset(sum, 0, n_rows * sizeof(REAL));
+        for (int64_t k = starts[s]; k < stop; k++)
+            for (int64_t r = 0; r < n_rows; r++)
+                sum[r] += z[k * n_rows + r];
+        for (int64_t r = 0; r < n_rows; r++)
+            sums[r * sums_stride + s] += sum[r];
+    }
+}
+
+/* x = source - center, clipped to low .. high; row r of x is row rows[r] of the source. Pointers may be null. */
+#define LOAD(KIND, SOURCE)                                                                                             \
+    CLONES void NAME(KIND)(const SOURCE *source, int64_t stride, const int64_t *rows, int64_t n_rows, int64_t n,        \
+                           const REAL *center, const REAL *low, const REAL *high, REAL *x, int64_t x_stride)            \
+    {                                                                                                                  \
+        for (int64_t r = 0; r < n_rows; r++) {                                                                         \
+            const SOURCE *a = source + (rows ? rows[r] : r) * stride;                                                  \
+            REAL *out = x + r * x_stride, c = center ? center[r] : 0;                                                  \
+            if (low) {                                                                                                 \
+                REAL lo = low[r], hi = high[r];                                                                        \
+                _Pragma("omp simd") for (int64_t k = 0; k < n; k++)                                                    \
+                {                                                                                                      \
+                    REAL value = (REAL)a[k] - c;                                                                       \
+                    value = value < lo ? lo : value;                                                                   \
+                    out[k] = value > hi ? hi : value;                                                                  \
+                }                                                                                                      \
+            } else                                                                                                     \
+                _Pragma("omp simd") for (int64_t k = 0; k < n; k++)                                                    \
+                    out[k] = (REAL)a[k] - c;                                                                           \
+        }                                                                                                              \
+    }
+LOAD(load, REAL)
+LOAD(load_bytes, uint8_t)
+#undef LOAD
+
+/* The same from samples: column k of x is sample samples[k], whose variables follow each other. */
+CLONES void NAME(load_samples)(const REAL *source, int64_t stride, const int64_t *samples, int64_t n_rows, int64_t n,
+                               const REAL *center, const REAL *low, const REAL *high, REAL *x, int64_t x_stride)
+{
+    for (int64_t k0 = 0; k0 < n; k0 += SIDE)
+        for (int64_t r0 = 0; r0 < n_rows; r0 += SIDE) {
+            int64_t k1 = k0 + SIDE < n ? k0 + SIDE : n, r1 = r0 + SIDE < n_rows ? r0 + SIDE : n_rows;
+            for (int64_t r = r0; r < r1; r++)
+                for (int64_t k = k0; k < k1; k++)
+                    x[r * x_stride + k] = source[samples[k] * stride + r];
+        }
+    if (center || low)
+        NAME(load)(x, x_stride, 0, n_rows, n, center, low, high, x, x_stride);
+}
+
+/* Samples one after the other, minus a shift that may be null. */
+CLONES void NAME(take_samples)(const REAL *source, int64_t stride, const int64_t *samples, int64_t n_rows, int64_t n,
+                               const REAL *shift, REAL *restrict z)
+{
+    for (int64_t k = 0; k < n; k++) {
+        const REAL *a = source + samples[k] * stride;
+        if (shift)
+            for (int64_t r = 0; r < n_rows; r++)
+                z[k * n_rows + r] = a[r] - shift[r];
+        else
+            memcpy(z + k * n_rows, a, n_rows * sizeof(REAL));
+    }
+}
+
+/* out = z weighted sample by sample. */
+CLONES void NAME(weight)(const REAL *z, int64_t z_stride, int64_t n_rows, int64_t n, const REAL *w, int by_samples,
+                         REAL *restrict out)
+{
+    for (int64_t r = 0; r < (by_samples ? n : n_rows); r++)
+        for (int64_t k = 0; k < (by_samples ? n_rows : n); k++)
+            out[r * z_stride + k] = z[r * z_stride + k] * (by_samples ? w[r] : w[k]);
+}
+
+typedef void (*NAME(Syrk))(char *, char *, int *, int *, REAL *, const REAL *, int *, REAL *, REAL *, int *);
+typedef void (*NAME(Gemm))(char *, char *, int *, int *, int *, REAL *, const REAL *, int *, const REAL *, int *, REAL *,
+                           REAL *, int *);
+typedef void (*NAME(Axpy))(int *, REAL *, const REAL *, int *, REAL *, int *);
+
+/* From raw input to expanded variables: what is fixed for a node. Fields as in kernels.py. */
+typedef struct {
+    int64_t n_raw, n_inputs, n_variables, n_operations;
+    const REAL *projection, *center, *low, *high;
+    const int32_t *operation, *first, *second, *row;
+    const REAL *exponent, *shift;
+    NAME(Syrk) syrk;
+    NAME(Gemm) gemm;
+    NAME(Axpy) axpy;
+} NAME(Front);
+
+/* Where raw input lies: rows of an array (of REAL or of bytes), or samples of one. */
+typedef struct {
+    const void *data;
+    int64_t stride, kind;
+    const int64_t *which;
+} NAME(Source);
+
+/* C = A B, all by rows. */
+static void NAME(multiply)(NAME(Gemm) gemm, const REAL *A, int64_t m, int64_t k, const REAL *B, int64_t b_stride,
+                           int64_t n, REAL *C, int64_t c_stride)
+{
+    int rows = (int)m, inner = (int)k, columns = (int)n, ldb = (int)b_stride, ldc = (int)c_stride;
+    REAL one = 1, zero = 0;
+    gemm("N", "N", &columns, &rows, &inner, &one, B, &ldb, A, &inner, &zero, C, &ldc);
+}
+
+/* Centred inputs of samples a .. a + n; `raw` is room for them before the projection. */
+static void NAME(inputs)(const NAME(Front) *front, const NAME(Source) *source, int64_t a, int64_t n, REAL *raw, REAL *x,
+                         int64_t stride)
+{
+    const REAL *center = front->center, *low = front->low, *high = front->high;
+    REAL *out = x;
+    if (front->projection) {
+        out = raw;
+        center = low = high = 0;
+    }
+    if (source->kind == SAMPLES)
+        NAME(load_samples)(source->data, source->stride, source->which + a, front->n_raw, n, center, low, high, out, stride);
+    else if (source->kind == BYTES)
+        NAME(load_bytes)((const uint8_t *)source->data + a, source->stride, source->which, front->n_raw, n, center, low,
+                         high, out, stride);
+    else
+        NAME(load)((const REAL *)source->data + a, source->stride, source->which, front->n_raw, n, center, low, high, out,
+                   stride);
+    if (front->projection) {
+        NAME(multiply)(front->gemm, front->projection, front->n_inputs, front->n_raw, raw, stride, n, x, stride);
+        NAME(load)(x, stride, 0, front->n_inputs, n, front->center, front->low, front->high, x, stride);
+    }
+}
+
+/* Add the samples of a tile to sums, `chunk` of them at a time, so that their expansion stays in the cache.
+
+   Part i holds samples begin[i] .. begin[i + 1]. If weights[i] is null, they have the same weights: factors[i] times the
+   product is added to each channel before (null for nothing), and the product goes on or, if anew[i], begins anew. Else
+   weights[i] are square roots of weights, (channels, samples of the part). Samples that are neither projected nor
+   expanded are not turned into rows. Scratch: see kernels.py. */
+EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source, int64_t n, int64_t chunk, int64_t n_parts,
+                           const int64_t *begin, const REAL *const *weights, const REAL *const *factors,
+                           const uint8_t *anew, int64_t n_channels, REAL *product, REAL *channels, int64_t n_runs,
+                           const int64_t *starts, double *runs, REAL *low, REAL *high, REAL *scratch, int64_t stride)
+{
+    int64_t T = front->n_variables, part = 0, run = 0, local[MAX_CHUNK];
+    int by_samples = source->kind == SAMPLES && !front->projection && !front->n_operations;
+    REAL *raw = scratch, *x = raw + front->n_raw * stride, *z = x + front->n_inputs * stride, *weighted = z + T * stride;
+    REAL one = 1, zero = 0;
+    int size = (int)T, all = (int)(T * T), step = 1, lda = by_samples ? size : (int)stride;
+    char *layout = by_samples ? "N" : "T";
+    for (int64_t a = 0; a < n; a += chunk) {
+        int64_t b = a + chunk < n ? a + chunk : n;
+        if (by_samples)
+            NAME(take_samples)(source->data, source->stride, source->which + a, T, b - a, front->shift, z);
+        else {
+            NAME(inputs)(front, source, a, b - a, raw, front->n_operations ? x : z, stride);
+            if (low)
+                NAME(widen)(x, stride, front->n_inputs, b - a, low, high);
+            NAME(expand)(x, stride, b - a, front->operation, front->first, front->second, front->row, front->exponent,
+                         front->n_operations, z, stride);
+            if (front->shift)
+                NAME(load)(z, stride, 0, T, b - a, front->shift, 0, 0, z, stride);
+        }
+
+        while (run + 1 < n_runs && starts[run + 1] <= a)
+            run++;
+        int64_t n_local = 0, first_run = run;
+        for (; run < n_runs && starts[run] < b; run++)
+            local[n_local++] = starts[run] > a ? starts[run] - a : 0;
+        run--;
+        if (by_samples)
+            NAME(add_sample_runs)(z, T, b - a, local, n_local, runs + first_run, n_runs, x);
+        else
+            NAME(add_runs)(z, stride, T, b - a, local, n_local, runs + first_run, n_runs);
+
+        while (part < n_parts && begin[part] < b) {
+            int64_t lo = begin[part] > a ? begin[part] : a, hi = begin[part + 1] < b ? begin[part + 1] : b;
+            const REAL *some = z + (lo - a) * (by_samples ? T : 1);
+            int columns = (int)(hi - lo), begins = lo == begin[part];
+            if (weights[part])
+                for (int64_t k = 0; k < n_channels; k++) {
+                    const REAL *own = weights[part] + k * (begin[part + 1] - begin[part]) + lo - begin[part];
+                    NAME(weight)(some, lda, T, hi - lo, own, by_samples, weighted);
+                    front->syrk("U", layout, &size, &columns, &one, weighted, &lda, &one, channels + k * T * T, &size);
+                }
+            else {
+                for (int64_t k = 0; begins && factors[part] && k < n_channels; k++) {
+                    REAL factor = factors[part][k];
+                    if (factor != 0)
+                        front->axpy(&all, &factor, product, &step, channels + k * T * T, &step);
+                }
+                front->syrk("U", layout, &size, &columns, &one, some, &lda, begins && anew[part] ? &zero : &one, product,
+                            &size);
+            }
+            if (hi < begin[part + 1])
+                break;
+            part++;
+        }
+    }
+}
+
+/* Features of a node: y' = F z - f in the first rows of Y, then G [x; y'] - k. */
+EXPORT void NAME(encode_tile)(const NAME(Front) *front, const NAME(Source) *source, int64_t n, int64_t chunk,
+                              int64_t n_slow, const REAL *slow, const REAL *slow_offset, int64_t n_rest,
+                              const REAL *rest, const REAL *rest_offset, REAL *Y, int64_t y_stride, REAL *scratch, int64_t stride)
+{
+    int64_t I = front->n_inputs;
+    REAL *raw = scratch, *x = raw + front->n_raw * stride, *y = x + I * stride, *z = y + n_slow * stride;
+    for (int64_t a = 0; a < n; a += chunk) {
+        int64_t b = a + chunk < n ? a + chunk : n;
+        NAME(inputs)(front, source, a, b - a, raw, x, stride);
+        if (n_slow) {
+            NAME(expand)(x, stride, b - a, front->operation, front->first, front->second, front->row, front->exponent,
+                         front->n_operations, z, stride);
+            NAME(multiply)(front->gemm, slow, n_slow, front->n_variables, front->n_operations ? z : x, stride, b - a, y,
+                           stride);
+            NAME(load)(y, stride, 0, n_slow, b - a, slow_offset, 0, 0, y, stride);
+            NAME(load)(y, stride, 0, n_slow, b - a, 0, 0, 0, Y + a, y_stride);
+        }
+        if (n_rest) {
+            REAL *out = Y + n_slow * y_stride + a;
+            NAME(multiply)(front->gemm, rest, n_rest, I + n_slow, x, stride, b - a, out, y_stride);
+            NAME(load)(out, y_stride, 0, n_rest, b - a, rest_offset, 0, 0, out, y_stride);
+        }
+    }
+}
+#undef POLYNOMIAL
