@@ -1128,6 +1128,22 @@ def test_an_outlier_of_nan_is_found_even_where_its_label_is_missing():
         GSFA(graph=SerialGraph(n_groups=4)).fit(_with(np.nan), y)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("graph", ["serial", "clustered", ClusteredGraph() + SerialGraph(n_groups=4)])
+def test_an_outlier_of_nan_is_found_even_where_its_weight_is_zero(graph, value):
+    bad = _with(value)
+    w = np.ones(N)
+    w[~np.isfinite(bad).all(axis=1)] = 0
+    y = Y_RACE.astype(float)
+    assert (w == 0).sum() == 1
+    for wrong in (bad, bad.astype(np.float32)):
+        with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+            GSFA(graph=graph).fit(wrong, y, sample_weight=w)
+    if graph == "clustered":
+        with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+            GSFA(graph=graph).partial_fit(bad, y, sample_weight=w)
+
+
 def test_inputs_are_never_modified():
     data, labels = X.copy(), {name: values.copy() for name, values in LABELS.items()}
     w, groups = WEIGHTS.copy(), RECORDING.copy()

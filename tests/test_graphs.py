@@ -177,6 +177,12 @@ def test_weights_degrees_and_totals_equal_the_dense_ones(built, dense):
 
 
 @every_graph
+def test_weights_of_some_samples_are_those_that_they_have_among_all(built):
+    some = np.array([5, 0, N - 1, 5, 17])
+    np.testing.assert_array_equal(built.vertex_weights_of(some), built.vertex_weights[some])
+
+
+@every_graph
 def test_sparse_matrix_equals_the_dense_one(built, dense):
     matrix = built.to_sparse()
     assert sp.issparse(matrix)

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator
 
 from higsfa.core import build
 from higsfa.core.graph import TrainingGraph
-from higsfa.core.labels import encode_classes, is_discrete, label_names, numeric, pick_label
+from higsfa.core.labels import as_labels, encode_classes, is_discrete, label_names, numeric, pick_label
 
 __all__ = [
     "AutoGraph",
@@ -62,6 +62,7 @@ class GraphRecipe(BaseEstimator):
         -------
         TrainingGraph
         """
+        y = as_labels(y)
         n = _n_samples(y, sample_weight, groups, n_samples)
         weights = check_weights(sample_weight, n)
         return self._build(y, weights, groups, n)
@@ -202,10 +203,10 @@ class WindowGraph(GraphRecipe):
         if self.label is False or (y is None and self.label is None):
             return build.window(None, build.recording_lengths(groups, n), n, d, mirrored=mirrored, name="window")
         values = numeric(_label(y, self.label, n), "WindowGraph")
-        known = np.flatnonzero(~np.isnan(values))
-        order = known[np.argsort(values[known], kind="stable")]
-        if np.any(values[order[1:]] == values[order[:-1]]):
-            return build.tied_window(values, order, n, d, mirrored=mirrored, name=name)
+        order = np.argsort(values)[: n - np.count_nonzero(np.isnan(values))]
+        ordered = values[order]
+        if np.any(ordered[1:] == ordered[:-1]):
+            return build.tied_window(ordered, order, n, d, mirrored=mirrored, name=name)
         return build.window(order, np.array([len(order)]), n, d, mirrored=mirrored, name=name)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.edges import ChainEdges, GroupEdges, SparseEdges, chain
 from higsfa.core.graph import Part, TrainingGraph
+from higsfa.core.memberships import group_memberships
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -23,78 +24,53 @@ def clustered(classes: Ints, n_classes: int, w: Floats, *, self_loops: bool, nam
 
     Classes of total weight 1 or less have nobody to be joined to and stay out, unless self-loops are kept.
     """
-    known = classes >= 0
-    masses = np.bincount(classes[known], w[known], minlength=n_classes)
+    masses = _totals(classes, w, n_classes)
     kept = masses > (0 if self_loops else 1 + 1e-12)
     if kept.sum() < 2:
         n_found = int((masses > 0).sum())
         raise ValueError(
             f"{name}: needs at least two classes with two or more samples, found {int(kept.sum())} such classes "
-            f"among {n_found} in the label" + (" (all values are missing)" if not known.any() else "")
+            f"among {n_found} in the label" + (" (all values are missing)" if not np.any(classes >= 0) else "")
         )
-    number = np.where(kept, np.cumsum(kept) - 1, -1)
-    atoms = np.append(number, -1)[classes]
-    inverse = np.asarray(1.0 / (masses[kept] if self_loops else masses[kept] - 1.0), dtype=np.float64)
+    number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    atoms = number.astype(np.int32).take(classes, mode="wrap")
+    absent = w == 0
+    if absent.any():
+        atoms[absent] = -1
+    masses = masses[kept]
+    inverse = np.asarray(1.0 / (masses if self_loops else masses - 1.0), dtype=np.float64)
     loops = np.zeros(len(inverse)) if self_loops else inverse
-    atoms[w == 0] = -1
-    edges = GroupEdges(atoms, np.diag(inverse), loops, w)
-    return TrainingGraph((Part(name, np.where(atoms >= 0, w, 0.0), edges),), w)
+    edges = GroupEdges(atoms, masses, np.diag(inverse), loops, w)
+    return TrainingGraph((Part(name, np.ones(len(inverse)), edges),), w)
 
 
-def group_memberships(values: Floats, w: Floats, n_groups: int) -> tuple[Ints, Floats]:
-    """Cut the sorted total weight into equal groups.
-
-    Samples whose value lies across a border belong to several groups, in proportion to the weight of that value on
-    either side, so that the order of rows does not matter.
-
-    Returns
-    -------
-    atoms : (N,) the atom of each sample, -1 for missing values; atom g < n_groups is group g.
-    P : (A, n_groups) membership of each atom, rows sum to 1.
-    """
-    left_out = np.isnan(values) | (w <= 0)
-    if left_out.any():
-        known = np.flatnonzero(~left_out)
-        order = known[np.argsort(values[known])]
-    else:
-        order = np.argsort(values)
-    ordered = values[order]
-    new = np.empty(len(order), dtype=bool)
-    new[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-    ends = np.append(np.flatnonzero(new)[1:], len(order))
-    upper = ends * w[order[0]] if np.all(w == w[0]) else np.cumsum(w[order])[ends - 1]
-    lower = np.concatenate([[0.0], upper[:-1]])
-    size = upper[-1] / n_groups
-    first = np.clip(np.floor(lower / size + 1e-9), 0, n_groups - 1).astype(np.intp)
-    last = np.clip(np.ceil(upper / size - 1e-9) - 1, first, n_groups - 1).astype(np.intp)
-    across = np.flatnonzero(last > first)
-    atom_of_value = first.copy()
-    atom_of_value[across] = n_groups + np.arange(len(across))
-    P = np.eye(n_groups + len(across), n_groups)
-    for a, value in enumerate(across):
-        groups = np.arange(first[value], last[value] + 1)
-        share = np.minimum(upper[value], (groups + 1) * size) - np.maximum(lower[value], groups * size)
-        P[n_groups + a, groups] = share / share.sum()
-    atoms = np.full(len(values), -1, dtype=np.intp)
-    atoms[order] = atom_of_value[np.cumsum(new) - 1]
-    return atoms, P
+def _totals(codes: NDArray[Any], w: Floats, n: int) -> Floats:
+    """Total weight of each of n codes; code -1 is left out."""
+    n_absent = int(codes.min(initial=0) < 0)
+    totals = np.bincount(codes + 1 if n_absent else codes, w, minlength=n + n_absent)
+    return np.asarray(totals[n_absent:], dtype=np.float64)
 
 
 def chained_groups(values: Floats, w: Floats, n_groups: int | None, *, mixed: bool, name: str) -> TrainingGraph:
     """Serial graph (edges between neighbouring groups) or mixed graph (and within groups)."""
-    known = ~np.isnan(values) & (w > 0)
-    distinct = values[known]
-    if len(distinct) == 0:
+    left_out = np.isnan(values) | (w <= 0)
+    known = np.flatnonzero(~left_out) if left_out.any() else None
+    present, weights = (values, w) if known is None else (values[known], w[known])
+    if len(present) == 0:
         raise ValueError(f"{name}: all values of the label are missing")
-    if distinct.min() == distinct.max():
-        raise ValueError(f"{name}: the label has one distinct value ({distinct[0]!r}); there is nothing to order")
-    total = max(float(w[known].sum()), float(known.sum()))
-    L = max(2, min(32, int(total) // 2)) if n_groups is None else n_groups
-    if known.sum() < L and w[known].sum() < L:
-        raise ValueError(f"{name}: n_groups={L} but only {int(known.sum())} samples have a label; use fewer groups")
-    atoms, P = group_memberships(values, w, L)
-    mass = w[known].sum() / L
+    if present.min() == present.max():
+        raise ValueError(f"{name}: the label has one distinct value ({present[0]!r}); there is nothing to order")
+    total = float(weights.sum())
+    L = max(2, min(32, int(max(total, len(present))) // 2)) if n_groups is None else n_groups
+    if len(present) < L and total < L:
+        raise ValueError(f"{name}: n_groups={L} but only {len(present)} samples have a label; use fewer groups")
+    inside, P = group_memberships(present, weights, L)
+    masses = _totals(inside, weights, len(P))
+    atoms = inside
+    if known is not None:
+        atoms = np.full(len(values), -1, dtype=np.int32)
+        atoms[known] = inside
+    mass = total / L
     W = np.zeros((L, L))
     g = np.arange(L - 1)
     W[g, g + 1] = W[g + 1, g] = 1.0 / mass
@@ -105,9 +81,8 @@ def chained_groups(values: Floats, w: Floats, n_groups: int | None, *, mixed: bo
             raise ValueError(f"{name}: n_groups={L} leaves less than two samples a group; use fewer groups")
         W[np.arange(L), np.arange(L)] = (3.0 - v) / (mass - 1.0)
         v = np.full(L, 3.0)
-    edges = GroupEdges(atoms, P @ W @ P.T, P @ np.diag(W), w)
-    weights = w * np.append(P @ v, 0.0)[atoms]
-    return TrainingGraph((Part(name, weights, edges),), w)
+    edges = GroupEdges(atoms, masses, P @ W @ P.T, P @ np.diag(W), w)
+    return TrainingGraph((Part(name, P @ v, edges),), w)
 
 
 def sequence(lengths: Ints, lag: int, *, scaled: bool = True, may_be_empty: bool = False) -> TrainingGraph:
@@ -119,10 +94,10 @@ def sequence(lengths: Ints, lag: int, *, scaled: bool = True, may_be_empty: bool
             "so no two samples are neighbours"
         )
     first, last, loops = chain(lengths, lag, 1, mirrored=False)
-    edges = ChainEdges(None, n, first, last, loops, 1.0)
-    if scaled:
-        edges = edges.scaled(n / (2.0 * edges.n_forward))
-    return TrainingGraph((Part(f"sequence(lag={lag})", np.ones(n), edges),), np.ones(n))
+    n_pairs = int(np.maximum(lengths - lag, 0).sum())
+    edges = ChainEdges(None, n, first, last, loops, n / (2.0 * n_pairs) if scaled else 1.0)
+    w = np.ones(n)
+    return TrainingGraph((Part(f"sequence(lag={lag})", w, edges),), w)
 
 
 def window(order: Ints | None, lengths: Ints, n: int, half_width: int, *, mirrored: bool, name: str) -> TrainingGraph:
@@ -134,23 +109,27 @@ def window(order: Ints | None, lengths: Ints, n: int, half_width: int, *, mirror
     return TrainingGraph((Part(name, edges.degrees(), edges),), np.ones(n))
 
 
-def tied_window(values: Floats, order: Ints, n: int, half_width: int, *, mirrored: bool, name: str) -> TrainingGraph:
+def tied_window(ordered: Floats, order: Ints, n: int, half_width: int, *, mirrored: bool, name: str) -> TrainingGraph:
     """Window over a label with ties: the mean of the window graphs over all orders of tied samples.
 
     The weight of an edge then depends only on the two label values, so this is a graph of groups, and the order of rows
     does not matter.
     """
-    ordered = values[order]
-    group = np.concatenate([[0], np.cumsum(ordered[1:] != ordered[:-1])])
-    U, m = int(group[-1]) + 1, len(order)
+    m = len(order)
+    starts = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    U, sizes = len(starts), np.diff(starts, append=m)
     if U > MAX_TIED_VALUES:
         raise ValueError(
             f"{name}: the label has ties among {U} distinct values; windows over tied labels work for up to "
             f"{MAX_TIED_VALUES} values: round the label, or use SerialGraph"
         )
+    group = np.repeat(np.arange(U, dtype=np.int32), sizes)
     pairs, own = np.zeros((U, U)), np.zeros(U)
     for lag in range(1, min(half_width, m - 1) + 1):
-        np.add.at(pairs, (group[:-lag], group[lag:]), 1.0)
+        # Positions between two cuts have the same group, and so have those that are `lag` further on.
+        cuts = np.union1d(starts, starts[starts > lag] - lag)
+        cuts = cuts[cuts < m - lag]
+        np.add.at(pairs, (group[cuts], group[cuts + lag]), np.diff(cuts, append=m - lag))
     if mirrored:
         for mirror in (group, group[::-1]):  # windows that reach beyond the first sample, then beyond the last
             for p in range(min(half_width, m)):
@@ -158,14 +137,15 @@ def tied_window(values: Floats, order: Ints, n: int, half_width: int, *, mirrore
                 np.add.at(pairs, (mirror[p], mirror[partners[partners > p]]), 1.0)
                 own[mirror[p]] += np.sum(partners == p)
     pairs = pairs + pairs.T
-    sizes = np.bincount(group, minlength=U).astype(np.float64)
-    possible = np.outer(sizes, sizes) - np.diag(sizes)
+    masses = sizes.astype(np.float64)
+    possible = np.outer(masses, masses) - np.diag(masses)
     K = np.divide(pairs, possible, out=np.zeros_like(pairs), where=possible > 0)
-    atoms = np.full(n, -1, dtype=np.intp)
+    atoms = np.full(n, -1, dtype=np.int32)
     atoms[order] = group
     w = np.ones(n)
-    edges = GroupEdges(atoms, K, np.diag(K) - own / sizes, w)
-    return TrainingGraph((Part(name, edges.degrees(), edges),), w)
+    loops = np.diag(K) - own / masses
+    edges = GroupEdges(atoms, masses, K, loops, w)
+    return TrainingGraph((Part(name, edges.atom_degrees - loops, edges),), w)
 
 
 def recording_lengths(groups: Any, n_samples: int) -> Ints:
@@ -178,16 +158,15 @@ def recording_lengths(groups: Any, n_samples: int) -> Ints:
     if n_samples == 0:
         return np.zeros(0, dtype=np.intp)
     starts = np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
-    seen: set[Any] = set()
-    for start in starts:
-        key = groups[start].item() if hasattr(groups[start], "item") else groups[start]
-        if key in seen:
-            raise ValueError(
-                f"groups: recording {key!r} appears in two separate stretches of rows (the second begins at row "
-                f"{start}); bring the rows of each recording together, in time order"
-            )
-        seen.add(key)
-    return np.diff(np.append(starts, n_samples))
+    names = groups[starts].tolist()
+    if len(set(names)) < len(names):
+        first = {name: i for i, name in reversed(list(enumerate(names)))}
+        again = next(i for i, name in enumerate(names) if first[name] < i)
+        raise ValueError(
+            f"groups: recording {names[again]!r} appears in two separate stretches of rows (the second begins at row "
+            f"{starts[again]}); bring the rows of each recording together, in time order"
+        )
+    return np.diff(starts, append=n_samples)
 
 
 def explicit(edges: Any, node_weights: Any, n_samples: int | None) -> TrainingGraph:

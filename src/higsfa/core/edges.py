@@ -1,13 +1,14 @@
 """The three kinds of edges: between groups, along an order, and written out one by one.
 
-None of them ever holds N x N numbers. Each can say how many edges there are, the degree of every vertex and
-what the edges look like as a sparse matrix (for small N); the sums of training use the kinds directly.
+None of them ever holds N x N numbers. Each can say how many edges there are, their total weight, the degree of every
+vertex and what the edges look like as a sparse matrix (for small N); the sums of training use the kinds directly.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+EVERY = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,8 @@ class GroupEdges:
     ----------
     atoms : (N,) int array
         The atom of each sample, -1 for samples without edges.
+    masses : (A,) array
+        Total sample weight of each atom.
     couplings : (A, A) array
         K, symmetric.
     loops : (A,) array
@@ -40,7 +44,8 @@ class GroupEdges:
         w.
     """
 
-    atoms: Ints
+    atoms: NDArray[Any]
+    masses: Floats
     couplings: Floats
     loops: Floats
     sample_weight: Floats
@@ -48,12 +53,6 @@ class GroupEdges:
     @property
     def n_atoms(self) -> int:
         return len(self.loops)
-
-    @cached_property
-    def masses(self) -> Floats:
-        """Total sample weight of each atom."""
-        # Samples without an atom are counted in one more place, which is cheaper than leaving them out.
-        return _totals(self.atoms + 1, self.sample_weight, self.n_atoms + 1)[1:]
 
     @cached_property
     def atom_degrees(self) -> Floats:
@@ -64,7 +63,17 @@ class GroupEdges:
         return replace(self, couplings=factor * self.couplings, loops=factor * self.loops)
 
     def degrees(self) -> Floats:
-        return self.sample_weight * _lookup(self.atom_degrees - self.loops, self.atoms)
+        return self.on_samples(self.atom_degrees - self.loops)
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of all degrees."""
+        return float(self.masses @ (self.atom_degrees - self.loops))
+
+    def on_samples(self, values: Floats, samples: Ints | slice = EVERY) -> Floats:
+        """Values of the atoms times sample weights, sample by sample; 0 for samples without edges."""
+        rates: Floats = np.append(values, 0.0)[self.atoms[samples]]
+        return self.sample_weight[samples] * rates
 
     def n_edges(self) -> int:
         inside = (self.atoms >= 0) & (self.sample_weight > 0)
@@ -78,7 +87,7 @@ class GroupEdges:
         onehot = sp.csr_array(
             (self.sample_weight[kept], (kept, self.atoms[kept])), shape=(len(self.atoms), self.n_atoms)
         )
-        own = sp.diags_array(self.sample_weight * _lookup(self.loops, self.atoms))
+        own = sp.diags_array(self.on_samples(self.loops))
         return sp.csr_array(onehot @ sp.csr_array(self.couplings) @ onehot.T - own)
 
 
@@ -133,6 +142,11 @@ class ChainEdges:
     def degrees(self) -> Floats:
         return self.pair_degrees() + self._by_sample(self.weight * self.loops)
 
+    @property
+    def total_weight(self) -> float:
+        """Sum of all degrees."""
+        return self.weight * (2.0 * self.n_forward + float(self.loops.sum()))
+
     def to_sparse(self) -> sp.csr_array:
         i, j = [], []
         for first, last in zip(self.first, self.last, strict=True):
@@ -177,6 +191,11 @@ class SparseEdges:
     def degrees(self) -> Floats:
         return self.pair_degrees() + self.diagonal
 
+    @property
+    def total_weight(self) -> float:
+        """Sum of all degrees."""
+        return float(2.0 * self.upper.sum() + self.diagonal.sum())
+
     def to_sparse(self) -> sp.csr_array:
         return sp.csr_array(self.upper + self.upper.T + sp.diags_array(self.diagonal))
 
@@ -190,15 +209,14 @@ def chain(lengths: Ints, lag: int, width: int, *, mirrored: bool) -> tuple[Ints,
     With mirrored ends the window that reaches beyond an end of its segment is folded back into it, as if the
     segment went on as its own mirror image; a position whose image lies within its window gets self pairs.
     """
-    total = int(lengths.sum())
-    position = _within(lengths)
-    left = np.repeat(lengths, lengths) - 1 - position
-    here = np.arange(total)
-    end = here + left
-    first, last = here + lag, np.minimum(here + lag + width - 1, end)
-    loops = np.zeros(total)
+    here = np.arange(int(lengths.sum()))
+    end = np.repeat(np.cumsum(lengths) - 1, lengths)
+    first = here + lag
+    last = np.minimum(first + (width - 1), end)
+    loops = np.zeros(len(here))
     if not mirrored:
         return first[None], last[None], loops
+    position, left = _within(lengths), end - here
     d = width
     to_start = np.minimum(d - 1 - position, position + left)
     to_end = np.minimum(d - 1 - left, position + left)
@@ -213,13 +231,3 @@ def _within(lengths: Ints) -> Ints:
     """0 .. length-1 for each length in turn."""
     ends = np.cumsum(lengths)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
-
-
-def _totals(codes: Ints, weights: Floats, size: int) -> Floats:
-    """Total weight of each code."""
-    return np.asarray(np.bincount(codes, weights, minlength=size), dtype=np.float64)
-
-
-def _lookup(table: Floats, codes: Ints) -> Floats:
-    """table[codes], 0 where the code is -1."""
-    return np.append(table, 0.0)[codes]

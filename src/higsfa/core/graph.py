@@ -18,7 +18,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa.core.edges import Edges, GroupEdges, SparseEdges
+from higsfa.core.edges import EVERY, Edges, GroupEdges, SparseEdges
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -29,14 +29,33 @@ MAX_DENSE = 3000
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One graph of a sum: its vertex weights (N,), its edges, and a name for messages."""
+    """One graph of a sum: a name for messages, its vertex weights and its edges.
+
+    Parameters
+    ----------
+    name : str
+    rates : array
+        Where edges are between groups, the vertex weight of each atom per unit of sample weight; else of each sample.
+    edges : Edges
+    """
 
     name: str
-    vertex_weights: Floats
+    rates: Floats
     edges: Edges
 
+    @property
+    def vertex_weights(self) -> Floats:
+        """Vertex weights (N,)."""
+        return self.vertex_weights_of(EVERY)
+
+    def vertex_weights_of(self, samples: Ints | slice) -> Floats:
+        """Vertex weights of some samples."""
+        if isinstance(self.edges, GroupEdges):
+            return self.edges.on_samples(self.rates, samples)
+        return self.rates[samples]
+
     def scaled(self, factor: float) -> Part:
-        return replace(self, vertex_weights=factor * self.vertex_weights, edges=self.edges.scaled(factor))
+        return replace(self, rates=factor * self.rates, edges=self.edges.scaled(factor))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +132,16 @@ class TrainingGraph:
     @cached_property
     def vertex_weights(self) -> Floats:
         """The v of the paper; 0 for samples that are not in the graph."""
-        return np.asarray(np.sum([part.vertex_weights for part in self.parts], axis=0))
+        return self.vertex_weights_of(EVERY)
+
+    def vertex_weights_of(self, samples: Ints | slice) -> Floats:
+        """Vertex weights of some samples, without those of all others."""
+        return _total([part.vertex_weights_of(samples) for part in self.parts])
 
     @cached_property
     def degrees(self) -> Floats:
         """Sum of the edge weights of each sample, self-loops counted once."""
-        return np.asarray(np.sum([part.edges.degrees() for part in self.parts], axis=0))
+        return _total([part.edges.degrees() for part in self.parts])
 
     @property
     def total_vertex_weight(self) -> float:
@@ -128,7 +151,7 @@ class TrainingGraph:
     @property
     def total_edge_weight(self) -> float:
         """R of the paper: every edge counted in both directions."""
-        return float(self.degrees.sum())
+        return sum(part.edges.total_weight for part in self.parts)
 
     @property
     def n_edges(self) -> int:
@@ -143,7 +166,8 @@ class TrainingGraph:
                 f"graphs over {self.n_samples} and {other.n_samples} samples cannot be added: "
                 "build both from labels of the same samples"
             )
-        if not np.array_equal(self.sample_weight, other.sample_weight):
+        same = self.sample_weight is other.sample_weight or np.array_equal(self.sample_weight, other.sample_weight)
+        if not same:
             raise ValueError("graphs built with different sample_weight cannot be added")
         return TrainingGraph(self.parts + other.parts, self.sample_weight)
 
@@ -251,6 +275,13 @@ class TrainingGraph:
             k = np.append(edges.loops, 0.0)
             gamma += K[np.ix_(own, own)] * np.outer(masses, masses) - np.diag(k[own] * masses)
         return atoms, gamma, np.asarray(np.bincount(atoms, self.vertex_weights, minlength=n), dtype=np.float64)
+
+
+def _total(arrays: list[Floats]) -> Floats:
+    total = arrays[0]
+    for array in arrays[1:]:
+        total = total + array
+    return total
 
 
 def _proportional(a: Floats, b: Floats, rtol: float) -> bool:

@@ -11,6 +11,15 @@ from numpy.typing import NDArray
 Ints = NDArray[np.intp]
 
 
+HASH_BITS = 16
+"""Size of the table that values are looked up in by their bits; up to some dozens of classes rarely collide in it."""
+
+
+def as_labels(y: Any) -> Any:
+    """Labels in a form that need not be converted again: an array, unless they come with names or not at all."""
+    return y if y is None or isinstance(y, Mapping) or hasattr(y, "columns") else np.asarray(y)
+
+
 def label_names(y: Any) -> list[Any]:
     """Names of the labels in y: columns of a data frame, keys of a dict, numbers of array columns."""
     if y is None:
@@ -60,41 +69,110 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray(np.isnan(values))
     if kind in "mM":
         return np.asarray(np.isnat(values))
-    return np.fromiter((_is_missing(value) for value in values), dtype=bool, count=len(values))
+    listed = values.tolist()
+    suspects = {kind for kind in set(map(type, listed)) if _may_be_missing(kind)}
+    if not suspects:
+        return np.zeros(len(values), dtype=bool)
+    return np.fromiter((type(value) in suspects and _is_missing(value) for value in listed), bool, len(values))
 
 
 def _is_missing(value: Any) -> bool:
-    return (
-        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
-    )
+    return _may_be_missing(type(value)) and not (isinstance(value, float) and value == value)
+
+
+def _may_be_missing(kind: type) -> bool:
+    """Whether values of this type may be missing ones."""
+    return kind is type(None) or kind.__name__ in ("NAType", "NaTType") or issubclass(kind, float)
 
 
 def encode_classes(values: NDArray[Any]) -> tuple[Ints, int]:
     """Class number of each value, -1 where it is missing, and the number of classes."""
+    codes, classes = find_classes(values)
+    return codes, len(classes)
+
+
+def find_classes(values: NDArray[Any]) -> tuple[Ints, NDArray[Any] | list[Any]]:
+    """Class number of each value, -1 where it is missing, and the classes themselves.
+
+    Classes are in ascending order, or as they first appear where values are Python objects.
+    """
+    if values.dtype.kind == "O":
+        return _object_classes(values.tolist())
+    gone = missing(values)
+    if not gone.any():
+        return _distinct(values)
     codes = np.full(len(values), -1, dtype=np.intp)
-    known = ~missing(values)
-    present = values[known]
-    if len(present) == 0:
-        return codes, 0
-    if present.dtype.kind in "iub":
-        present = present.astype(np.int64) if present.dtype.kind != "u" else present
-        low, high = present.min(), present.max()
-        if int(high) - int(low) <= 4 * len(present):
-            offset = (present - low).astype(np.intp)
-            used = np.bincount(offset) > 0
-            codes[known] = (np.cumsum(used) - 1)[offset]
-            return codes, int(used.sum())
-    if present.dtype.kind == "O":
-        numbers: dict[Any, int] = {}
-        codes[known] = [numbers.setdefault(value, len(numbers)) for value in present]
-        return codes, len(numbers)
-    distinct, inverse = np.unique(present, return_inverse=True)
-    codes[known] = inverse.ravel()
-    return codes, len(distinct)
+    codes[~gone], classes = _distinct(values[~gone])
+    return codes, classes
+
+
+def _object_classes(values: list[Any]) -> tuple[Ints, list[Any]]:
+    numbers = dict.fromkeys(values, -1)
+    classes = [value for value in numbers if not _is_missing(value)]
+    numbers.update(zip(classes, range(len(classes)), strict=True))
+    return np.fromiter(map(numbers.__getitem__, values), dtype=np.intp, count=len(values)), classes
+
+
+def _distinct(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
+    """Number of each value among the distinct ones, which are in ascending order: `np.unique` without sorting."""
+    if len(values) == 0:
+        return np.zeros(0, dtype=np.intp), values
+    found = None
+    if values.dtype.kind in "biu":
+        found = _distinct_integers(values)
+    elif values.dtype.kind in "fcSUmM":
+        found = _distinct_by_bits(values)
+    if found is None:
+        distinct, inverse = np.unique(values, return_inverse=True)
+        return inverse.ravel(), distinct
+    return found
+
+
+def _distinct_integers(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]] | None:
+    """Integers that lie close together, counted; None if they do not."""
+    low, high = int(values.min()), int(values.max())
+    if high - low > 4 * len(values):
+        return None
+    # In arithmetic modulo 2^64 a difference is right whatever the type of the values.
+    offset = np.subtract(values, values.dtype.type(low), dtype=np.intp, casting="unsafe")
+    used = np.bincount(offset) > 0
+    distinct = np.array([low + i for i in np.flatnonzero(used).tolist()], dtype=values.dtype)
+    return (offset if used.all() else (np.cumsum(used) - 1).take(offset)), distinct
+
+
+def _distinct_by_bits(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]] | None:
+    """Values looked up by a hash of their bits; None if two different values have the same hash."""
+    bits = _words(values)
+    hashes = np.zeros(len(values), dtype=np.uint64)
+    for word in bits.T:
+        hashes ^= word
+        hashes *= np.uint64(0x9E3779B97F4A7C15)
+    place = (hashes >> np.uint64(64 - HASH_BITS)).astype(np.intp)
+    table = np.full(2**HASH_BITS, -1, dtype=np.intp)
+    table[place] = np.arange(len(values))
+    found = np.flatnonzero(table >= 0)
+    if len(found) > 2 ** (HASH_BITS // 2):
+        return None
+    examples = table[found]
+    table[found] = np.arange(len(found))
+    nearest = table.take(place)
+    if not np.array_equal(bits[examples].take(nearest, axis=0), bits):
+        return None
+    distinct, number = np.unique(values[examples], return_inverse=True)
+    return number.ravel().take(nearest), distinct
+
+
+def _words(values: NDArray[Any]) -> NDArray[Any]:
+    """The bits of each value as a row of integers."""
+    values = np.ascontiguousarray(values)
+    size = next(size for size in (8, 4, 2, 1) if values.dtype.itemsize % size == 0)
+    return values.view(f"u{size}").reshape(len(values), values.dtype.itemsize // size)
 
 
 def numeric(values: NDArray[Any], what: str) -> NDArray[np.float64]:
     """Values as float64 with NaN for missing; a ValueError if they are not numbers."""
+    if values.dtype.kind in "biuf":
+        return _without_infinities(values.astype(np.float64, copy=False), what)
     gone = missing(values)
     if values.dtype.kind in "mM":
         unit = "datetime64[ns]" if values.dtype.kind == "M" else "timedelta64[ns]"
@@ -108,14 +186,19 @@ def numeric(values: NDArray[Any], what: str) -> NDArray[np.float64]:
             f"{what} orders samples by a numeric label, but the label holds values such as {example!r}; "
             "use ClusteredGraph for classes"
         ) from None
-    if np.isinf(out).any():
+    return _without_infinities(out, what)
+
+
+def _without_infinities(values: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+    if np.isinf(values).any():
         raise ValueError(f"{what}: the label holds infinite values; use NaN for missing ones")
-    return out
+    return values
 
 
 def is_discrete(values: NDArray[Any]) -> bool:
     """Whether a label names classes: strings, booleans, or at most 20 distinct whole numbers."""
-    present = values[~missing(values)]
+    gone = missing(values)
+    present = values[~gone] if gone.any() else values
     if present.dtype.kind in "bSU":
         return True
     if present.dtype.kind == "O":
@@ -130,5 +213,5 @@ def is_discrete(values: NDArray[Any]) -> bool:
     head = np.unique(present[:1000])
     if len(head) > 20 or np.any(head != np.floor(head)):
         return False
-    distinct = np.unique(present)
+    _, distinct = _distinct(present)
     return len(distinct) <= 20 and bool(np.all(distinct == np.floor(distinct)))

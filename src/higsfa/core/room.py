@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -15,6 +16,7 @@ PADDING = 64
 """Bytes between rows: where rows begin a power of two apart, they push each other out of the cache."""
 
 
+@cache
 def chunk_columns(n_rows: int, itemsize: int) -> int:
     """Samples that are expanded at once, for so many variables: a fixed choice, on which the bits of sums depend."""
     fitting = CHUNK_BYTES // max(1, n_rows * itemsize)

@@ -20,6 +20,7 @@ from higsfa.core.room import chunk_columns, room
 from higsfa.core.tiles import LocalEdges, LocalMatrix, LocalPairs, LocalRuns, Part, Plan, Tile
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
 
 
 @dataclass(eq=False)
@@ -244,10 +245,13 @@ def _pair_sum(Z: NDArray[Any], edges: LocalPairs) -> Floats:
     """The same for edges between pairs, from their differences, a few at a time."""
     total = np.zeros((len(Z), len(Z)), Z.dtype)
     step = chunk_columns(len(Z), Z.itemsize)
+    breaks = np.flatnonzero((np.diff(edges.i) != 1) | (np.diff(edges.j) != 1)) + 1
     for a in range(0, len(edges.i), step):
-        D = _differences(Z, edges.i[a : a + step], edges.j[a : a + step])
+        b = min(a + step, len(edges.i))
+        within = breaks[np.searchsorted(breaks, a, side="right") : np.searchsorted(breaks, b)]
+        D = _differences(Z, edges.i[a:b], edges.j[a:b], within - a)
         if isinstance(edges.weight, np.ndarray):
-            D *= np.sqrt(edges.weight[a : a + step]).astype(Z.dtype)
+            D *= np.sqrt(edges.weight[a:b]).astype(Z.dtype)
         gram(D, total, add=True)
     factor = 2.0 if isinstance(edges.weight, np.ndarray) else 2.0 * edges.weight
     return np.asarray(factor * total.astype(np.float64))
@@ -264,14 +268,13 @@ def _run_cross(Z: NDArray[Any], edges: LocalRuns) -> Floats:
     return np.asarray(Z[:, :n] @ ahead.T.astype(Z.dtype), dtype=np.float64)
 
 
-def _differences(Z: NDArray[Any], i: NDArray[np.intp], j: NDArray[np.intp]) -> NDArray[Any]:
-    """Z[:, j] - Z[:, i], from slices where the pairs run side by side; in room that is used again by the next call."""
+def _differences(Z: NDArray[Any], i: Ints, j: Ints, breaks: Ints) -> NDArray[Any]:
+    """Z[:, j] - Z[:, i], in room that is used again by the next call; pairs run side by side but for the breaks."""
     n = len(i)
     feature_major = Z.strides[-1] == Z.itemsize
     D: NDArray[Any] = (
         room.rows("differences", len(Z), n, Z.dtype) if feature_major else room("differences", (n, len(Z)), Z.dtype).T
     )
-    breaks = np.flatnonzero((np.diff(i) != 1) | (np.diff(j) != 1)) + 1
     if len(breaks) > n // 64:
         np.subtract(Z[:, j], Z[:, i], out=D)
         return D

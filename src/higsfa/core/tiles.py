@@ -36,6 +36,8 @@ MIN_CELL = 64
 MAX_LEVELS = 32
 """With more distinct sample weights than this, cells would be too small to be of use."""
 TILE_BYTES = 2**24
+MAX_TABLE = 2**20
+"""Longest table of combinations of labels; beyond it, those that occur are found by sorting."""
 MAX_TILE = 8192
 
 
@@ -249,7 +251,7 @@ def make_plan(graph: TrainingGraph, block: int = BLOCK) -> Plan:
 def _levels(w: Floats) -> tuple[Ints, int] | None:
     """The number of each sample's weight among the distinct weights; None if there are too many of them."""
     if len(w) == 0 or np.all(w == w[0]):
-        return np.zeros(len(w), dtype=np.intp), 1
+        return np.zeros(0, dtype=np.intp), 1
     values = np.unique(w[: 4 * MAX_LEVELS])
     if len(values) <= MAX_LEVELS:
         values = np.unique(w)
@@ -275,26 +277,37 @@ def reduce_weightings(roles: Floats) -> tuple[Floats, Floats]:
     return np.stack(basis), mix[:, : len(basis)]
 
 
-def _compress(codes: list[Ints], sizes: list[int]) -> tuple[Ints, Ints]:
-    """Number the distinct combinations of several codings.
+def _combine(codes: list[NDArray[Any]], sizes: list[int]) -> tuple[NDArray[Any], Ints, Ints]:
+    """Number the distinct combinations of several codings, each with codes -1 .. size - 2.
 
-    Returns the combination of each sample and one sample (the first) of each combination.
+    Returns
+    -------
+    joint : (N,) a code of the combination of each sample.
+    number : the number of the combination that has this code, for each code that occurs.
+    table : (codings, combinations) the codes of each combination.
     """
-    joint = np.zeros(len(codes[0]), dtype=np.int64)
-    span = 1
-    for code, size in zip(codes, sizes, strict=True):
-        if span * size > 2**20:
-            joint = np.unique(joint, return_inverse=True)[1].ravel()
-            span = int(joint.max(initial=-1)) + 1
-        joint = joint * size + code
-        span *= size
-    if span > 2**22:
-        _, first, inverse = np.unique(joint, return_index=True, return_inverse=True)
-        return inverse.ravel(), first
-    first = np.full(span, -1, dtype=np.intp)
-    first[joint[::-1]] = np.arange(len(joint) - 1, -1, -1)
-    present = first >= 0
-    return (np.cumsum(present) - 1)[joint], first[present]
+    joint = codes[0] + 1
+    table = np.arange(-1, sizes[0] - 1)[None]
+    for code, size in zip(codes[1:], sizes[1:], strict=True):
+        if table.shape[1] * size > MAX_TABLE:
+            number, table = _present(joint, table)
+            joint = number.take(joint)
+        span = table.shape[1] * size
+        joint = joint.astype(np.int32 if span < 2**31 else np.int64, copy=False)
+        joint *= size
+        joint += code
+        joint += 1
+        occurring = np.arange(span) if span <= MAX_TABLE else np.unique(joint)
+        if span > MAX_TABLE:
+            joint = np.searchsorted(occurring, joint)
+        table = np.concatenate([table[:, occurring // size], (occurring % size - 1)[None]])
+    return joint, *_present(joint, table)
+
+
+def _present(joint: NDArray[Any], table: Ints) -> tuple[Ints, Ints]:
+    """New numbers for the combinations that occur, and their codes."""
+    present = np.bincount(joint, minlength=table.shape[1]) > 0
+    return np.cumsum(present) - 1, table[:, present]
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,13 +327,17 @@ class _Cells:
 
     @classmethod
     def of(cls, graph: TrainingGraph, groups: list[GroupEdges], levels: Ints, n_levels: int, block: int) -> _Cells:
-        codes = [edges.atoms + 1 for edges in groups] + [levels]
-        fine, first = _compress(codes, [edges.n_atoms + 1 for edges in groups] + [n_levels])
-        w = graph.sample_weight[first]
-        atoms = np.stack([edges.atoms[first] for edges in groups])
-        v = graph.vertex_weights[first]
-        e = np.zeros(len(first))
-        for edges, own in zip(groups, atoms, strict=True):
+        codes, sizes = [edges.atoms for edges in groups], [edges.n_atoms + 1 for edges in groups]
+        if n_levels > 1:
+            codes, sizes = [*codes, levels - 1], [*sizes, n_levels]
+        joint, number, table = _combine(codes, sizes)
+        atoms = table[: len(groups)]
+        w = np.full(table.shape[1], graph.sample_weight[0])
+        if n_levels > 1:
+            w = np.unique(graph.sample_weight)[table[-1] + 1]
+        v, e = np.zeros(len(w)), np.zeros(len(w))
+        for part, edges, own in zip(graph.parts, groups, atoms, strict=True):
+            v += w * np.append(part.rates, 0.0)[own]
             e += w * np.append(edges.atom_degrees, 0.0)[own]
         channels, mix = reduce_weightings(np.stack([v, e, w]))
         order = np.lexsort((*atoms[::-1], *-channels))  # large weights first, see Part
@@ -330,7 +347,7 @@ class _Cells:
         change = np.any(channels[:, 1:] != channels[:, :-1], axis=0)
         offsets = np.cumsum([0] + [edges.n_atoms for edges in groups])
         return cls(
-            fine=rank[fine].astype(np.uint16 if len(order) < 2**16 else np.intp),
+            fine=rank.astype(np.uint16 if len(order) < 2**16 else np.intp)[number].take(joint),
             cell=np.concatenate([[0], np.cumsum(change)]),
             channels=channels,
             mix=mix,

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if
 
-from higsfa.core.labels import encode_classes, label_names, missing, pick_label
+from higsfa.core.labels import as_labels, find_classes, label_names, pick_label
 from higsfa.estimators._base import NodeEstimator
 from higsfa.estimators._sequence import _expands_exactly
-from higsfa.estimators._validation import check_data, product_dtype, unchanged_on_error
+from higsfa.estimators._validation import check_data, check_left_out, product_dtype, unchanged_on_error
 from higsfa.graphs import ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
 from higsfa.training.gathered import ClassStatistics, NotEnoughData, Setting, gather_classes, gather_graph
 from higsfa.training.passes import Reader, array_reader
@@ -57,12 +57,14 @@ class LabelledEstimator(NodeEstimator):
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
+            y = as_labels(y)
             read = self._reader(X)
             recipe = as_recipe(self.graph if graph is None else graph) if not isinstance(graph, TrainingGraph) else None
             if isinstance(recipe, ClusteredGraph):
                 classes = _classes(y, recipe, len(X))
                 if len(classes[1]) <= MAX_CLASS_CHANNELS:
                     w = check_weights(sample_weight, len(X))
+                    check_left_out(self, X, w)
                     setting = self._centered_setting(X, read, w)
                     self._adopt(_gather_classes(read, classes, w, setting, recipe), X)
                     return self
@@ -73,6 +75,7 @@ class LabelledEstimator(NodeEstimator):
             )
             if built.n_samples != len(X):
                 raise ValueError(f"graph is for {built.n_samples} samples but X has {len(X)}")
+            check_left_out(self, X, built.sample_weight)
             setting = self._centered_setting(X, read, built.sample_weight)
             self._adopt(gather_graph(read, built, setting), X)
         return self
@@ -108,6 +111,7 @@ class LabelledEstimator(NodeEstimator):
             setting = self._setting(X.shape[1], product_dtype(X.dtype), center)
             classes = _classes(y, recipe, len(X))
             w = check_weights(sample_weight, len(X))
+            check_left_out(self, source, w)
             statistics = _gather_classes(array_reader(X, setting.dtype), classes, w, setting, recipe)
             self.statistics_ = statistics if known is None else known + statistics
             with suppress(NotEnoughData):  # one class so far: the sums are kept, features come with more data
@@ -127,11 +131,8 @@ def _classes(y: Any, recipe: ClusteredGraph, n: int) -> tuple[np.ndarray, tuple[
     values = pick_label(y, recipe.label)
     if len(values) != n:
         raise ValueError(f"y: inconsistent numbers of samples: the label has {len(values)} values for {n} samples")
-    codes, n_classes = encode_classes(values)
-    first = np.zeros(n_classes, dtype=np.intp)
-    known = np.flatnonzero(~missing(values))
-    first[codes[known[::-1]]] = known[::-1]
-    return codes, tuple(_plain(values[i]) for i in first)
+    codes, classes = find_classes(values)
+    return codes, tuple(_plain(value) for value in classes)
 
 
 def _plain(value: Any) -> Any:

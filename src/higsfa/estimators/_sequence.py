@@ -56,7 +56,7 @@ class SequenceEstimator(NodeEstimator):
             X = check_data(self, X, reset=True, min_samples=2)
             graph = build.sequence(build.recording_lengths(groups, len(X)), self.lag, scaled=False)
             read = self._reader(X)
-            setting = self._centered_setting(X, read, np.ones(len(X)))
+            setting = self._centered_setting(X, read, graph.sample_weight)
             self._adopt(gather_sequence(read, graph, setting), X)
             self._tail = read(np.arange(0))
             self._recording: Any = None

@@ -44,7 +44,8 @@ def check_data(
 ) -> Source:
     """X as a source of numeric samples; arrays and memmaps are not copied.
 
-    When fitting, NaN and infinity are found afterwards, from the sums, which is free; see `report_not_finite`.
+    When fitting, NaN and infinity are found afterwards, from the sums, which is free; see `report_not_finite`. Only
+    samples of weight 0 have to be looked at; see `check_left_out`.
     """
     if is_lazy(X):
         source = as_source(X)
@@ -106,14 +107,29 @@ def stretches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
 
 def report_not_finite(estimator: BaseEstimator, X: Source) -> None:
     """Raise the error that explains why sums are not finite."""
-    step = max(1, 2**22 // max(1, int(np.prod(X.shape))))
-    for _, part in stretches(X, step):
-        flat = part.reshape(len(part), -1)
-        assert_all_finite(flat, estimator_name=type(estimator).__name__, input_name="X")
+    for _, part in stretches(X, _rows_at_once(X)):
+        _assert_finite(estimator, part)
     raise ValueError(
         f"X holds numbers too large for {product_dtype(X.dtype)} (their products overflow): scale X down"
         + (", or pass it as float64" if product_dtype(X.dtype) == np.float32 else "")
     )
+
+
+def check_left_out(estimator: BaseEstimator, X: Source, weights: np.ndarray) -> None:
+    """NaN and infinity in samples of weight 0, which no sum may show."""
+    rows = np.flatnonzero(weights == 0)
+    step = _rows_at_once(X)
+    for lo in range(0, len(rows), step):
+        _assert_finite(estimator, X.take(rows[lo : lo + step]))
+
+
+def _rows_at_once(X: Source) -> int:
+    return max(1, 2**22 // max(1, int(np.prod(X.shape))))
+
+
+def _assert_finite(estimator: BaseEstimator, samples: np.ndarray) -> None:
+    flat = samples.reshape(len(samples), -1)
+    assert_all_finite(flat, estimator_name=type(estimator).__name__, input_name="X")
 
 
 def check_out(out: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> np.ndarray:

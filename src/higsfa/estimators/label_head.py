@@ -18,8 +18,8 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 from threadpoolctl import threadpool_limits
 
-from higsfa.core.build import group_memberships
 from higsfa.core.labels import is_discrete, label_names, missing, numeric, pick_label
+from higsfa.core.memberships import group_memberships
 from higsfa.estimators._validation import unchanged_on_error
 from higsfa.graphs import check_weights
 

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +251,7 @@ def _hash_of_graph(graph: TrainingGraph) -> str:
     sha = hashlib.sha256(np.ascontiguousarray(graph.sample_weight).tobytes())
     for part in graph.parts:
         sha.update(part.vertex_weights.tobytes())
-        for value in vars(part.edges).values():
+        for value in (getattr(part.edges, one.name) for one in fields(part.edges)):
             if sp.issparse(value):
                 value = np.concatenate([value.data, value.indices, value.indptr])
             sha.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
