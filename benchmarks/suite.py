@@ -48,14 +48,14 @@ def sections(quick: bool, mdp_python: str | None) -> dict[str, tuple[Callable[..
             "parallel": (scaling.by_threads_and_workers, (500, 16, 1)),
         }
     return {
-        "estimators": (floor.estimators, (100_000, 7)),
+        "estimators": (floor.estimators, (400_000, 5)),
         "graphs": (floor.graphs, (100_000, 7)),
         "expansions": (floor.expansions, (100_000, 7)),
         "from_file": (floor.from_file, (((100_000, 120), (1_000_000, 30)),)),
         "layers": (nodes.layers, (16_384, 5)),
         "libraries": (rivals.libraries, (48_000, 3)),
         "mdp": (rivals.mdp, (96_000, 3, mdp_python)),
-        "network": (paper_network.measure, (16_384, 2, 96, paper_network.paper_network)),
+        "network": (paper_network.measure, (8192, 2, 96, paper_network.paper_network)),
         "size": (scaling.by_samples_and_inputs, ([4000, 8000, 16_000, 32_000], [256, 512, 1024, 2048], 512, 8000, 3)),
         "parallel": (scaling.by_threads_and_workers, (32_768, 32, 2)),
     }

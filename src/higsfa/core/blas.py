@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas
 
-_name_of = ctypes.pythonapi.PyCapsule_GetName
-_name_of.restype, _name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
-_address_of = ctypes.pythonapi.PyCapsule_GetPointer
-_address_of.restype, _address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+name_of = ctypes.pythonapi.PyCapsule_GetName
+name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+address_of = ctypes.pythonapi.PyCapsule_GetPointer
+address_of.restype, address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
 def routine_address(name: str) -> int:
     """Where a routine of BLAS lies in memory."""
     capsule = cython_blas.__pyx_capi__[name]
-    address: int = _address_of(capsule, _name_of(capsule))
+    address: int = address_of(capsule, name_of(capsule))
     return address
 
 
@@ -46,6 +46,7 @@ MAX_COUNT = 2**30
 """BLAS counts in 32 bits."""
 MIRROR_STEP = 64
 """Rows and columns of a matrix that stay in the cache while they are transposed."""
+_ABOVE = np.triu(np.ones((MIRROR_STEP, MIRROR_STEP), dtype=bool), 1)
 
 
 def gram(Z: NDArray[Any], out: NDArray[Any], *, add: bool) -> None:
@@ -97,6 +98,6 @@ def mirror(C: NDArray[Any]) -> None:
     """Copy the lower triangle onto the upper one, in place."""
     for a in range(0, len(C), MIRROR_STEP):
         b = a + MIRROR_STEP
-        corner = np.tril(C[a:b, a:b])
-        C[a:b, a:b] = corner + np.tril(corner, -1).T
+        corner = C[a:b, a:b]
+        np.copyto(corner, corner.T.copy(), where=_ABOVE[: len(corner), : len(corner)])
         C[a:b, b:] = C[b:, a:b].T

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.blas import mirror
+from higsfa.core.linalg import lower_blocks
 from higsfa.core.statistics import Sums
 from higsfa.core.tiles import Plan
 
@@ -40,9 +41,10 @@ class Covariances:
 
     Attributes
     ----------
-    mean, C : weighted mean :math:`\bar z`, relative to the shift, and weighted covariance, with vertex weights.
-    C_dot : edge covariance :math:`\dot C`.
-    plain_mean, plain : the same with sample weights.
+    mean, C : weighted mean :math:`\bar z`, relative to the shift, and weighted covariance, with vertex weights; of this
+        only the lower triangle counts.
+    C_dot : edge covariance :math:`\dot C`, likewise.
+    plain_mean, plain : mean and covariance with sample weights.
     noise : (T,) variances below this are rounding.
     precision : machine epsilon of the products.
     """
@@ -58,35 +60,49 @@ class Covariances:
 
 def group_products(sums: Sums, weighting: Weighting) -> Floats:
     """The sum of gamma z z'^T over all pairs of groups: S^T K S, added up over the group parts."""
-    total = np.zeros((sums.n_variables, sums.n_variables))
-    offset = sums.n_channels
+    S, coupled = _group_factors(sums, weighting)
+    return S.T @ coupled
+
+
+def _group_factors(sums: Sums, weighting: Weighting) -> tuple[Floats, Floats]:
+    """S and K S, for all group parts one below the other."""
+    coupled, offset = [np.zeros((0, sums.n_variables))], sums.n_channels
     for couplings in weighting.couplings:
-        S = sums.first[offset : offset + len(couplings)]
-        total += S.T @ couplings @ S
+        coupled.append(couplings @ sums.first[offset : offset + len(couplings)])
         offset += len(couplings)
-    return total
+    return sums.first[sums.n_channels : offset], np.concatenate(coupled)
 
 
 def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: float) -> Covariances:
     """Turn sums of z - shift into covariances."""
-    K = sums.n_channels
+    K, T, R = sums.n_channels, sums.n_variables, weighting.edge_weight
     totals = weighting.mix @ sums.weights[:K]
     first = weighting.mix @ sums.first[:K]
-    v, e, w = (np.tensordot(row, sums.second, axes=1) for row in weighting.mix)
-    edge = 2.0 * e
-    if sums.edges is not None:
-        edge += sums.edges
-    edge -= 2.0 * group_products(sums, weighting)
     mean, plain_mean = first[0] / totals[0], first[2] / totals[2]
-    C = _symmetric(v / totals[0] - np.outer(mean, mean))
-    plain = _symmetric(w / totals[2] - np.outer(plain_mean, plain_mean))
-    C_dot = _symmetric(edge / weighting.edge_weight)
+    vertex, edge, plain_mix = weighting.mix / np.array([[totals[0]], [R / 2.0], [totals[2]]])
+    S, coupled = _group_factors(sums, weighting)
+    coupled *= 2.0 / R
+    C, C_dot, plain = (np.zeros((T, T)) for _ in range(3))
+    for rows, columns in lower_blocks(T):
+        second = sums.second[:, rows, columns]
+        np.subtract(_mixed(vertex, second), np.outer(mean[rows], mean[columns]), out=C[rows, columns])
+        np.subtract(_mixed(edge, second), S[:, rows].T @ coupled[:, columns], out=C_dot[rows, columns])
+        np.subtract(
+            _mixed(plain_mix, second), np.outer(plain_mean[rows], plain_mean[columns]), out=plain[rows, columns]
+        )
+        if sums.edges is not None:
+            C_dot[rows, columns] += sums.edges[rows, columns] / R
+    mirror(plain)
     # A column like 1e6 + rounding is constant; so is one whose variance drowns in the subtraction of the mean.
-    noise = (8 * precision * np.abs(shift)) ** 2 + 64 * precision * np.abs(np.diag(w)) / totals[2]
+    squares = plain_mix @ np.einsum("kii->ki", sums.second)
+    noise = (8 * precision * np.abs(shift)) ** 2 + 64 * precision * np.abs(squares)
     return Covariances(mean, C, C_dot, plain_mean, plain, noise, precision)
 
 
-def _symmetric(A: Floats) -> Floats:
-    """The matrix whose lower triangle A holds."""
-    mirror(A)
-    return A
+def _mixed(factors: Floats, channels: Floats) -> Floats:
+    """The sum of the channels, each times its factor."""
+    used = np.flatnonzero(factors)
+    total = channels[used[0]] * factors[used[0]] if len(used) else np.zeros(channels.shape[1:])
+    for k in used[1:]:
+        total += channels[k] * factors[k]
+    return np.asarray(total)

@@ -1,12 +1,25 @@
-"""Linear algebra on covariances that may be singular: rank-cut whitening, fixed signs."""
+"""Linear algebra on covariances that may be singular: pairs of matrices with a rank cut, fixed signs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
+from higsfa.core.blas import mirror
+from higsfa.core.lapack import ITERATED, Tridiagonal, back_substitute, cholesky, reduce_pair
+
 Floats = NDArray[np.float64]
+
+ROWS = 128
+"""Rows of a matrix that stay in the cache while something is done to them."""
+
+
+def lower_blocks(n: int) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of blocks that cover the lower triangle of an (n, n) matrix."""
+    for a in range(0, n, ROWS):
+        yield slice(a, min(a + ROWS, n)), slice(0, min(a + ROWS, n))
 
 
 def rank_tolerance(precision: float) -> float:
@@ -24,47 +37,140 @@ def standard_deviations(C: Floats, noise: Floats) -> Floats:
     return np.sqrt(np.where(variance > noise, variance, 0.0))
 
 
-def slowest(A: Floats, C: Floats, scale: Floats, tolerance: float, n_wanted: int) -> tuple[Floats, Floats, int]:
-    """Smallest generalised eigenvalues of A b = lambda C b, ascending, on the subspace where C is not singular.
+class Pencil:
+    """The generalised eigenproblem A b = lambda C b on the subspace where C is not singular.
 
     Variables are standardised by `scale` first, so that their units do not decide about the rank; those of scale 0 are
-    left out. numpy's eigen-solver is used because it lets other threads run meanwhile; scipy's does not.
+    left out, and so are directions in which the variance is below `tolerance` times the largest. A Cholesky factor of
+    the rest turns the problem into an ordinary one, of which only the eigenvectors that are asked for are computed.
+    Only the lower triangles of A and C count.
 
-    Returns
-    -------
-    values : (k,) with k at most n_wanted.
-    B : (T, k) eigenvectors, with B^T C B = 1.
-    rank : of C.
+    Attributes
+    ----------
+    rank : of C; there are so many eigenvalues.
     """
-    used = np.flatnonzero(scale > 0)
-    inverse = 1.0 / scale[used]
-    grid = np.ix_(used, used)
-    correlation, dynamics = C[grid] * inverse[:, None] * inverse, A[grid] * inverse[:, None] * inverse
-    W = whitening(correlation, tolerance)
-    k = min(n_wanted, W.shape[1])
-    B = np.zeros((len(C), k))
-    if k == 0:
-        return np.zeros(0), B, W.shape[1]
-    values, U = np.linalg.eigh(W.T @ dynamics @ W)
-    B[used] = (W @ U[:, :k]) * inverse[:, None]
-    return values[:k], B, W.shape[1]
+
+    def __init__(self, A: Floats, C: Floats, scale: Floats, tolerance: float, noise: float = 0.0) -> None:
+        """`noise` is the variance of white noise (Delta 2) that is added to all variables, once the rank is known."""
+        self._used = np.flatnonzero(scale > 0)
+        self._inverse = 1.0 / scale[self._used]
+        self._n_variables, self.rank = len(C), len(self._used)
+        if self.rank == 0:
+            return
+        C, A = self._standardised(C), self._standardised(A)
+        mirror(C)
+        self._space = _regular(C, tolerance)
+        if noise:
+            C.flat[:: len(C) + 1] += noise * self._inverse**2
+            A.flat[:: len(A) + 1] += 2.0 * noise * self._inverse**2
+        if self._space is not None:
+            mirror(A)
+            C, A = self._space.restrict(C), self._space.restrict(A)
+        self.rank, self._factor = len(C), C
+        if not cholesky(C):
+            raise np.linalg.LinAlgError("a covariance without its singular directions is not positive definite")
+        reduce_pair(A, C)
+        self._reduced = Tridiagonal(A)
+
+    def _standardised(self, M: Floats) -> Floats:
+        if len(self._used) < len(M):
+            M = M[np.ix_(self._used, self._used)]
+        out, factors = np.empty(M.shape), self._inverse
+        for rows, columns in lower_blocks(len(M)):
+            block = np.multiply(M[rows, columns], factors[rows, None], out=out[rows, columns])
+            block *= factors[columns]
+        return out
+
+    def values(self, n: int) -> Floats:
+        """The n smallest eigenvalues, ascending, or as many as there are."""
+        n = min(n, self.rank)
+        return self._reduced.values(0, n) if n else np.zeros(0)
+
+    def vectors(self, n: int) -> Floats:
+        """Their eigenvectors, as columns B with B^T C B = 1 (C with the noise)."""
+        n = min(n, self.rank)
+        B = np.zeros((self._n_variables, n))
+        if n:
+            columns = back_substitute(self._factor, self._reduced.pairs(0, n)[1])
+            columns = columns if self._space is None else self._space.embed(columns)
+            B[self._used] = columns * self._inverse[:, None]
+        return B
 
 
-def whitening(C: Floats, tolerance: float) -> Floats:
-    """Matrix W of shape (T, rank) with W^T C W = 1, on the subspace where C is not singular.
+class _Span:
+    """The space that orthonormal columns (n, r) span."""
 
-    From a Cholesky factor where all eigenvalues of C are surely above `tolerance` times the largest, else from its
-    eigenvectors.
+    def __init__(self, columns: Floats) -> None:
+        self._columns = columns
+
+    def restrict(self, M: Floats) -> Floats:
+        """A symmetric matrix in coordinates of this space, (r, r)."""
+        return self._columns.T @ M @ self._columns
+
+    def embed(self, columns: Floats) -> Floats:
+        """Vectors given in coordinates of this space, as columns (r, k), in those of the whole space, (n, k)."""
+        return self._columns @ columns
+
+
+class _Complement:
+    """The space orthogonal to a few orthonormal columns (n, m).
+
+    A reflection 1 - U G U^T takes the columns to the first m axes, so the other axes are the coordinates.
     """
-    if len(C) == 0:
-        return C
-    norm = float(np.abs(C).sum(axis=0).max())
-    factor, failed = scipy.linalg.lapack.dpotrf(C, lower=True, clean=True)
-    if not failed and scipy.linalg.lapack.dpocon(factor, norm, uplo="L")[0] > tolerance:
-        return np.ascontiguousarray(scipy.linalg.lapack.dtrtri(factor, lower=True)[0].T)
-    values, vectors = np.linalg.eigh(C)
-    kept = values > tolerance * values[-1]
-    return np.asarray(vectors[:, kept] / np.sqrt(values[kept]))
+
+    def __init__(self, columns: Floats) -> None:
+        m = self._m = columns.shape[1]
+        left, cosines, right = np.linalg.svd(columns[:m])
+        self._U = columns.copy()
+        self._U[:m] += left @ right
+        self._G = (right.T / (1.0 + cosines)) @ right
+
+    def restrict(self, M: Floats) -> Floats:
+        """A symmetric matrix in coordinates of this space, (n - m, n - m)."""
+        m, U = self._m, self._U
+        P = M @ U @ self._G
+        P -= 0.5 * U @ (self._G @ (U.T @ P))
+        left, right = np.hstack([U[m:], P[m:]]), np.hstack([P[m:], U[m:]]).T
+        inner = M[m:, m:]
+        out = np.empty(inner.shape)
+        for rows, columns in lower_blocks(len(inner)):
+            np.subtract(inner[rows, columns], left[rows] @ right[:, columns], out=out[rows, columns])
+        return out
+
+    def embed(self, columns: Floats) -> Floats:
+        """Vectors given in coordinates of this space, as columns (n - m, k), in those of the whole space, (n, k)."""
+        whole: Floats = -self._U @ (self._G @ (self._U[self._m :].T @ columns))
+        whole[self._m :] += columns
+        return whole
+
+
+def _regular(C: Floats, tolerance: float) -> _Span | _Complement | None:
+    """The space of eigenvectors of C whose values are above `tolerance` times the largest; None for the whole space.
+
+    That it is the whole space is seen without eigenvectors: C stays positive definite when the tolerance times a bound
+    on the largest eigenvalue is taken away from its diagonal.
+    """
+    n = len(C)
+    shifted = C.copy()
+    shifted.flat[:: n + 1] -= tolerance * _bound(C)
+    if cholesky(shifted):
+        return None
+    reduced = Tridiagonal(C.copy())
+    m = reduced.count(tolerance * float(reduced.values(n - 1, n)[0]))
+    if m * ITERATED > n:
+        return _Span(reduced.pairs(m, n)[1])
+    return _Complement(reduced.pairs(0, m)[1]) if m else None
+
+
+def _bound(C: Floats) -> float:
+    """No eigenvalue of C is larger: for any x > 0, the largest entry of |C| x / x is a bound (Collatz and Wielandt).
+
+    Some steps towards the largest eigenvector of |C| make it tight.
+    """
+    size, x = np.abs(C), np.ones(len(C))
+    for _ in range(2):
+        x = size @ x
+    return float(np.max(size @ x / x))
 
 
 def fix_signs(columns: Floats, scale: Floats | None = None) -> Floats:
@@ -81,9 +187,16 @@ def fix_signs(columns: Floats, scale: Floats | None = None) -> Floats:
     return np.where(weights[leading, np.arange(weights.shape[1])] < 0, -1.0, 1.0)
 
 
-def principal_axes(C: Floats, floor: float) -> tuple[Floats, Floats]:
-    """Eigenvalues above `floor`, descending, and eigenvectors (as columns, signs fixed) of a covariance."""
-    values, vectors = np.linalg.eigh(C)
+def principal_axes(C: Floats, floor: float, n_wanted: int | None = None) -> tuple[Floats, Floats]:
+    """Eigenvalues above `floor`, descending, and eigenvectors (as columns, signs fixed) of a covariance.
+
+    All of them, or the first `n_wanted`.
+    """
+    n = len(C)
+    start = 0 if n_wanted is None else max(n - n_wanted, 0)
+    if start == n:
+        return np.zeros(0), np.zeros((n, 0))
+    values, vectors = Tridiagonal(C.copy()).pairs(start, n)
     kept = values > floor
     values, vectors = values[kept][::-1], vectors[:, kept][:, ::-1]
     return values, vectors * fix_signs(vectors)

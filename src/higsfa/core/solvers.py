@@ -14,8 +14,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from higsfa.core.blas import mirror
 from higsfa.core.covariances import Covariances
-from higsfa.core.linalg import fix_signs, principal_axes, rank_tolerance, slowest, standard_deviations
+from higsfa.core.linalg import Pencil, fix_signs, principal_axes, rank_tolerance, standard_deviations
 from higsfa.core.nodes import Frontend, Node
 
 Floats = NDArray[np.float64]
@@ -50,7 +51,7 @@ class NodeOptions:
 
 @dataclass(frozen=True, eq=False)
 class SlowFeatures:
-    """Slow features s = B^T (z - mean): B (I', r), their Delta values, ascending, and the rank r."""
+    """Slow features s = B^T (z - mean): B (I', k), Delta values, ascending, of these and further ones, and the rank."""
 
     B: Floats
     delta_values: Floats
@@ -60,31 +61,36 @@ class SlowFeatures:
 def slow_features(
     cov: Covariances,
     n_expanded: int,
-    shrinkage: float = 0.0,
-    n_wanted: int | None = None,
+    shrinkage: float,
+    n_deltas: int,
+    n_features: int,
     limit: float = np.inf,
 ) -> SlowFeatures:
     """Features of the expanded input, slowest first, with weighted variance 1 and decorrelated.
 
-    All of them or `n_wanted`. Those with Delta of `limit` or more will not be used, so any rotation among them will do.
+    At most `n_features` of them, those with Delta below `limit`, and at most `n_deltas` Delta values.
     """
     C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
     scale = standard_deviations(C, cov.noise[:n_expanded])
     tolerance, tie = rank_tolerance(cov.precision), 1e-9 if cov.precision < 1e-10 else 1e-6
-    n = n_expanded if n_wanted is None else n_wanted
     if shrinkage:
-        deltas, B, rank = _shrunk(C, C_dot, scale, tolerance, shrinkage)
+        deltas, B = _shrunk(C, C_dot, scale, tolerance, shrinkage)
+        rank, n = len(deltas), min(n_features, int(np.searchsorted(deltas, limit)))
     else:
-        deltas, B, rank = slowest(C_dot, C, scale, tolerance, n + 1)
-        if (
-            len(deltas) > n and deltas[n - 1] < limit and deltas[n] - deltas[n - 1] < tie
-        ):  # equally slow features must not be cut apart
-            deltas, B, rank = slowest(C_dot, C, scale, tolerance, n_expanded)
-    B, deltas = untangle(B, deltas, scale, tie, min(n, int(np.searchsorted(deltas, limit))))
-    return SlowFeatures((B * fix_signs(B, scale))[:, :n], np.maximum(deltas, 0.0)[:n], rank)
+        pencil = Pencil(C_dot, C, scale, tolerance)
+        rank, deltas = pencil.rank, pencil.values(max(n_deltas, n_features + 1))
+        n = stop = min(n_features, int(np.searchsorted(deltas, limit)))
+        if n > 0:  # equally slow features must not be cut apart
+            if deltas[-1] <= deltas[n - 1] + tie:
+                deltas = pencil.values(rank)
+            stop = int(np.searchsorted(deltas, deltas[n - 1] + tie, side="right"))
+        B = pencil.vectors(stop)
+    B, deltas = untangle(B, deltas, scale, tie, n)
+    B = B[:, :n]
+    return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0)[:n_deltas], rank)
 
 
-def _shrunk(C: Floats, C_dot: Floats, scale: Floats, tolerance: float, shrinkage: float) -> tuple[Floats, Floats, int]:
+def _shrunk(C: Floats, C_dot: Floats, scale: Floats, tolerance: float, shrinkage: float) -> tuple[Floats, Floats]:
     r"""Slow features as if white noise had been added to the data, a fraction of the mean variance.
 
     Noise of variance :math:`\lambda` adds :math:`\lambda` to the diagonal of the covariance and :math:`2 \lambda` to
@@ -92,16 +98,13 @@ def _shrunk(C: Floats, C_dot: Floats, scale: Floats, tolerance: float, shrinkage
     brought back to unit variance under the covariance itself and sorted by their own Delta values; they are
     decorrelated with the noise, so no longer exactly without it.
     """
-    _, W, rank = slowest(C, C, scale, tolerance, len(C))
-    if rank == 0:
-        return np.zeros(0), W, 0
-    A = W.T @ C_dot @ W
-    noise = shrinkage * float(np.trace(C)) / int(np.sum(scale > 0)) * (W.T @ W)
-    _, U = scipy.linalg.eigh(A + 2.0 * noise, np.eye(rank) + noise, check_finite=False)
-    U /= np.linalg.norm(U, axis=0)
-    deltas = np.einsum("ij,ij->j", U, A @ U)
+    noise = shrinkage * float(np.trace(C)) / max(int(np.sum(scale > 0)), 1)
+    pencil = Pencil(C_dot, C, scale, tolerance, noise)
+    B = pencil.vectors(pencil.rank)
+    B /= np.sqrt(np.einsum("ij,ij->j", B, _whole(C) @ B))
+    deltas = np.einsum("ij,ij->j", B, _whole(C_dot) @ B)
     order = np.argsort(deltas, kind="stable")
-    return deltas[order], W @ U[:, order], rank
+    return deltas[order], B[:, order]
 
 
 def untangle(B: Floats, deltas: Floats, scale: Floats, tie: float, n_wanted: int) -> tuple[Floats, Floats]:
@@ -148,21 +151,28 @@ class _Regression:
 def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: NodeOptions) -> Node:
     """Solve a node. `cov` and `shift` are those of its variables t (see :class:`Frontend`)."""
     n = frontend.n_expanded
-    sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
-    wanted = None if options.all_deltas else options.n_components
-    if options.preserve and options.n_slow is not None and wanted is not None:
-        wanted = min(wanted, max(1, options.n_slow))
-    limit = options.delta_threshold if options.preserve and options.n_slow is None else np.inf
-    slow = slow_features(cov, n, options.shrinkage, wanted, limit if limit < 4 else np.inf)
+    sigma, mu = (_whole(cov.C), cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
+    most = n if options.n_components is None else options.n_components
+    wanted, limit = most, np.inf
+    if options.preserve and options.n_slow is not None:
+        wanted = min(most, max(1, options.n_slow))
+    elif options.preserve and options.delta_threshold < 4.0:
+        limit = options.delta_threshold
+    slow = slow_features(cov, n, options.shrinkage, n if options.all_deltas else wanted, wanted, limit)
     J = n_slow_features(slow.delta_values, n, options)
     fit, J = _regress(sigma, slow.B, frontend.input_rows, J, options)
-    if (limit < np.inf and np.searchsorted(slow.delta_values, limit) < J) or (
-        len(slow.delta_values) < slow.rank and J + len(fit.variances) < (options.n_components or 0)
-    ):
+    if slow.B.shape[1] < min(slow.rank, most) and J + len(fit.variances) < (options.n_components or 0):
         # The residual has too few components: more slow features are needed than were computed.
-        slow = slow_features(cov, n, options.shrinkage, options.n_components)
+        slow = slow_features(cov, n, options.shrinkage, n if options.all_deltas else most, most)
         fit, J = _regress(sigma, slow.B, frontend.input_rows, J, options)
     return _assemble(cov, frontend, shift, slow, fit, J, mu, options)
+
+
+def _whole(C: Floats) -> Floats:
+    """Both triangles of a symmetric matrix."""
+    C = C.copy()
+    mirror(C)
+    return C
 
 
 def _regress(
@@ -175,15 +185,15 @@ def _regress(
     no_axes = np.zeros(0), np.zeros((len(inputs), 0))
     while True:
         B = B_all[:, :J]
-        to_inputs = sigma[inputs, :n] @ B
-        M = to_inputs @ np.linalg.pinv(B.T @ sigma[:n, :n] @ B, rcond=1e-12, hermitian=True)
+        to_all = sigma[:, :n] @ B
+        to_inputs = to_all[inputs]
+        M = to_inputs @ np.linalg.pinv(B.T @ to_all[:n], rcond=1e-12, hermitian=True)
         wants_rest = options.preserve and not (options.n_slow is None and options.delta_threshold >= 4.0)
-        variances, axes = principal_axes(X - M @ to_inputs.T, floor) if wants_rest else no_axes
-        D = options.n_components
-        missing = 0 if D is None else D - (J + len(variances))
+        rest = len(inputs) if options.n_components is None else max(options.n_components - J, 0)
+        variances, axes = principal_axes(X - M @ to_inputs.T, floor, rest) if wants_rest else no_axes
+        missing = 0 if options.n_components is None else rest - len(variances)
         if missing <= 0 or B_all.shape[1] <= J or not options.preserve:
-            rest = len(variances) if D is None else max(D - J, 0)
-            return _Regression(M, variances[:rest], axes[:, :rest]), J
+            return _Regression(M, variances, axes), J
         J = min(J + missing, B_all.shape[1])
 
 
@@ -206,6 +216,15 @@ def _bounded(lengths: Floats, largest_rest: float, min_scale: float) -> Floats:
     return np.maximum(lengths, min_scale * largest) if largest > 0 else np.ones_like(lengths)
 
 
+def _inverted(A: Floats) -> Floats:
+    """Pseudo-inverse of the scales: one may be 0 if min_scale is."""
+    diagonal = np.diag(A)
+    if np.count_nonzero(A) > np.count_nonzero(diagonal):
+        return np.asarray(np.linalg.pinv(A, rcond=1e-14), dtype=np.float64)
+    kept = np.abs(diagonal) > 1e-14 * np.max(np.abs(diagonal), initial=0.0)
+    return np.diag(np.divide(1.0, diagonal, out=np.zeros(len(A)), where=kept))
+
+
 def _assemble(
     cov: Covariances,
     frontend: Frontend,
@@ -219,7 +238,7 @@ def _assemble(
     """Write slow and reconstructive parts as affine maps, relative to the shift first."""
     n, inputs, B, M = frontend.n_expanded, frontend.input_rows, slow.B[:, :J], fit.M
     A = scales(M, float(np.sqrt(np.max(fit.variances, initial=0.0))), options)
-    decode_slow = M @ np.linalg.pinv(A, rcond=1e-14)  # a scale may be 0 if min_scale is
+    decode_slow = M @ _inverted(A)
     F = A @ B.T
     # y' = A s' with s' of weighted mean 0; b makes the residual x' - M s' - b of plain mean 0.
     f = -F @ cov.mean[:n]

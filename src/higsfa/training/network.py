@@ -359,7 +359,7 @@ def make_frontends(gather: Gathering, means: Floats | None) -> tuple[Frontend, .
 
     def project(p: int) -> None:
         mean, C = moments[p]
-        found = principal_axes(C, 1e-12 * max(float(np.trace(C)), 0.0))[1][:, : plan.n_inputs]
+        found = principal_axes(C, 1e-12 * max(float(np.trace(C)), 0.0), plan.n_inputs)[1]
         axes = np.zeros((plan.n_raw, plan.n_inputs))
         axes[:, : found.shape[1]] = found
         out[p] = plan.frontend(np.zeros(plan.n_inputs), Projection(axes.T, mean))

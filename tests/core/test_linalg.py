@@ -1,0 +1,166 @@
+"""Pairs of matrices with a rank cut against whitening with all eigenvectors; principal axes against numpy."""
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from higsfa.core.linalg import Pencil, _bound, fix_signs, principal_axes, rank_tolerance
+
+TOLERANCE = 1e-5
+
+
+def random_pair(correlations, seed=0, units=True):
+    """A and C, positive definite and semidefinite, and scales: C has these eigenvalues before its units are changed."""
+    rng, n = np.random.default_rng(seed), len(correlations)
+    Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    S = rng.standard_normal((n, n))
+    root = Q * np.sqrt(correlations)
+    factors = np.geomspace(1e-3, 1e3, n) if units else np.ones(n)
+    C = root @ root.T * np.outer(factors, factors)
+    A = root @ (S @ S.T / n) @ root.T * np.outer(factors, factors)
+    return A, C, np.sqrt(np.diag(C))
+
+
+def by_eigenvectors(A, C, scale, tolerance):
+    """The same problem by the book: standardise, whiten with the eigenvectors that are kept, decompose."""
+    used = scale > 0
+    s = scale[used]
+    values, vectors = np.linalg.eigh(C[np.ix_(used, used)] / np.outer(s, s))
+    kept = values > tolerance * values[-1]
+    W = vectors[:, kept] / np.sqrt(values[kept]) / s[:, None]
+    deltas, U = np.linalg.eigh(W.T @ A[np.ix_(used, used)] @ W)
+    B = np.zeros((len(C), len(deltas)))
+    B[used] = W @ U
+    return deltas, B
+
+
+SPECTRA = {
+    "full rank": np.geomspace(1e-3, 1, 50),
+    "nearly singular": np.geomspace(3e-4, 10, 50),
+    "one direction missing": np.concatenate([[1e-12], np.linspace(0.1, 1, 49)]),
+    "some directions missing": np.concatenate([np.geomspace(1e-14, 1e-9, 7), np.linspace(0.1, 1, 43)]),
+    "most directions missing": np.concatenate([np.full(40, 1e-13), np.linspace(0.5, 1, 10)]),
+    "exact zeros": np.concatenate([np.zeros(5), np.linspace(0.5, 1, 45)]),
+    "one variable": np.ones(1),
+    "two variables": np.array([0.0, 1.0]),
+    "large": np.concatenate([np.full(4, 1e-13), np.geomspace(0.01, 1, 196)]),
+}
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize("n", [1, 4, 200])
+def test_pencil_equals_whitening_with_eigenvectors(spectrum, n):
+    A, C, scale = random_pair(SPECTRA[spectrum])
+    expected, B = by_eigenvectors(A, C, scale, TOLERANCE)
+    pencil = Pencil(A, C, scale, TOLERANCE)
+    assert pencil.rank == len(expected)
+    np.testing.assert_allclose(pencil.values(n), expected[:n], atol=1e-9)
+    found = pencil.vectors(n)
+    assert found.shape == B[:, :n].shape
+    found, B = (found * fix_signs(found, scale))[:, :4], (B * fix_signs(B, scale))[:, : min(n, 4)]
+    np.testing.assert_allclose(found * scale[:, None], B * scale[:, None], atol=1e-7 * np.abs(B * scale[:, None]).max())
+    np.testing.assert_allclose(found.T @ C @ found, np.eye(found.shape[1]), atol=1e-9)
+
+
+def test_pencil_of_full_rank_equals_scipy():
+    A, C, scale = random_pair(np.linspace(0.1, 1, 40), units=False)
+    values, vectors = scipy.linalg.eigh(A, C)
+    pencil = Pencil(A, C, scale, TOLERANCE)
+    B = pencil.vectors(40)
+    np.testing.assert_allclose(pencil.values(40), values, atol=1e-12)
+    np.testing.assert_allclose(B * fix_signs(B), vectors * fix_signs(vectors), atol=1e-9)
+
+
+@pytest.mark.parametrize("precision", [np.finfo(np.float32).eps, np.finfo(np.float64).eps])
+@pytest.mark.parametrize("seed", range(8))
+def test_rank_is_the_number_of_eigenvalues_above_the_cut(precision, seed):
+    rng, tolerance = np.random.default_rng(seed), rank_tolerance(float(precision))
+    n = int(rng.integers(2, 90))
+    near = tolerance * np.exp(rng.uniform(-4, 4, n))
+    spectrum = np.where(rng.random(n) < rng.choice([0.05, 0.5, 0.9]), near, 1.0)
+    A, C, scale = random_pair(spectrum, seed)
+    values = np.linalg.eigvalsh(C / np.outer(scale, scale))
+    pencil = Pencil(A, C, scale, tolerance)
+    assert pencil.rank == np.sum(values > tolerance * values[-1])
+    assert np.all(np.isfinite(pencil.vectors(n)))
+
+
+@pytest.mark.parametrize("spectrum", ["full rank", "some directions missing", "most directions missing"])
+def test_variables_without_variance_are_left_out(spectrum):
+    A, C, scale = random_pair(SPECTRA[spectrum])
+    n, kept = len(C) + 3, np.arange(len(C)) + 1
+    wide_A, wide_C, wide_scale = np.full((n, n), 7.0), np.full((n, n), 7.0), np.zeros(n)
+    wide_A[np.ix_(kept, kept)], wide_C[np.ix_(kept, kept)], wide_scale[kept] = A, C, scale
+    some, all_ = Pencil(A, C, scale, TOLERANCE), Pencil(wide_A, wide_C, wide_scale, TOLERANCE)
+    assert some.rank == all_.rank
+    assert np.array_equal(some.values(5), all_.values(5))
+    assert np.array_equal(some.vectors(5), all_.vectors(5)[kept])
+    assert not np.any(np.delete(all_.vectors(5), kept, axis=0))
+
+
+def test_no_variable_at_all_is_rank_zero():
+    for n in (0, 3):
+        pencil = Pencil(np.eye(n), np.zeros((n, n)), np.zeros(n), TOLERANCE)
+        assert pencil.rank == 0
+        assert pencil.values(2).shape == (0,)
+        assert pencil.vectors(2).shape == (n, 0)
+
+
+@pytest.mark.parametrize("spectrum", ["full rank", "some directions missing", "most directions missing"])
+def test_noise_is_added_where_the_covariance_is_not_singular(spectrum):
+    A, C, scale = random_pair(SPECTRA[spectrum], units=False)
+    noise = 0.3
+    values, vectors = np.linalg.eigh(C / np.outer(scale, scale))
+    W = vectors[:, values > TOLERANCE * values[-1]] / scale[:, None]
+    more = noise * W.T @ W
+    expected, U = scipy.linalg.eigh(W.T @ A @ W + 2 * more, W.T @ C @ W + more)
+    pencil, B = Pencil(A, C, scale, TOLERANCE, noise), W @ U
+    found = pencil.vectors(6)
+    np.testing.assert_allclose(pencil.values(100), expected, atol=1e-9)
+    np.testing.assert_allclose(found * fix_signs(found), (B * fix_signs(B))[:, :6], atol=1e-8)
+
+
+@pytest.mark.parametrize("spectrum", ["full rank", "some directions missing", "most directions missing"])
+def test_only_lower_triangles_count_and_nothing_is_overwritten(spectrum):
+    A, C, scale = random_pair(SPECTRA[spectrum])
+    expected = Pencil(A, C, scale, TOLERANCE)
+    above = np.triu_indices(len(C), 1)
+    A[above], C[above] = 1e30, -1e30
+    given = A.copy(), C.copy()
+    found = Pencil(A, C, scale, TOLERANCE)
+    assert np.array_equal(found.values(9), expected.values(9))
+    assert np.array_equal(found.vectors(9), expected.vectors(9))
+    assert np.array_equal(A, given[0])
+    assert np.array_equal(C, given[1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_eigenvalue_is_above_the_bound(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((40, int(rng.integers(1, 30)))) + rng.uniform(0, 2)
+    R = np.corrcoef(X, rowvar=False).reshape(X.shape[1], X.shape[1])
+    largest = np.linalg.eigvalsh(R)[-1]
+    assert largest <= _bound(R) * (1 + 1e-12)
+    assert _bound(R) <= np.abs(R).sum(axis=0).max() * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 5, 40])
+def test_wanted_axes_are_the_first_of_all(n):
+    rng = np.random.default_rng(n)
+    Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    variances = np.geomspace(1, 1e-6, n)
+    C, floor = (Q * variances) @ Q.T, 1e-4
+    kept = int(np.sum(variances > floor))
+    for wanted in (None, 0, 1, 2, kept, kept + 1, n, n + 3):
+        values, axes = principal_axes(C, floor, wanted)
+        k = kept if wanted is None else min(kept, wanted)
+        assert values.shape == (k,)
+        assert axes.shape == (n, k)
+        np.testing.assert_allclose(values, variances[:k], rtol=1e-9)
+        np.testing.assert_allclose(axes, (Q * fix_signs(Q))[:, :k], atol=1e-9)
+
+
+def test_a_covariance_of_nothing_has_no_axes():
+    values, axes = principal_axes(np.zeros((0, 0)), 0.0)
+    assert values.shape == (0,)
+    assert axes.shape == (0, 0)
