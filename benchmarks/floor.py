@@ -88,7 +88,7 @@ def expansions(n: int, rounds: int) -> list[dict[str, Any]]:
             read = array_reader(data, data.dtype)
             tasks: dict[str, Task] = {
                 BARE: lambda Z=Z: Z.T @ Z,
-                text: partial(gather, read, plan, frontend, data.itemsize),
+                text: partial(gather, read, plan, frontend, data.dtype),
             }
             for row in compare(tasks, BARE, rounds, dtype=dtype)[1:]:
                 rows.append({**row, "inputs": n_inputs, "expanded": frontend.n_variables})
