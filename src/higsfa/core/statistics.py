@@ -258,14 +258,25 @@ def _pair_sum(Z: NDArray[Any], edges: LocalPairs) -> Floats:
 
 
 def _run_cross(Z: NDArray[Any], edges: LocalRuns) -> Floats:
-    """Sum over p of z_p times the sum of z over the run of p, from cumulative sums."""
-    sums = np.zeros((len(Z), Z.shape[1] + 1))
-    np.cumsum(Z, axis=1, dtype=np.float64, out=sums[:, 1:])
-    n = edges.first.shape[1]
-    ahead = np.zeros((len(Z), n))
-    for first, last in zip(edges.first, edges.last, strict=True):
-        ahead += sums[:, last + 1] - sums[:, first]
-    return np.asarray(Z[:, :n] @ ahead.T.astype(Z.dtype), dtype=np.float64)
+    """Sum over p of z_p times the sum of z over the run of p, from cumulative sums, a few samples at a time."""
+    samples, n = Z.T, edges.first.shape[1]
+    total = np.zeros((len(Z), len(Z)))
+    reach = int(np.max(edges.last - np.arange(n), initial=0))
+    step = max(chunk_columns(len(Z), Z.itemsize), reach)
+    for a in range(0, n, step):
+        first, last = edges.first[:, a : a + step], edges.last[:, a : a + step]
+        some = last >= first
+        begin, end = int(first[some].min(initial=n)), int(last[some].max(initial=-1)) + 1
+        if end <= begin:
+            continue
+        sums = np.zeros((end - begin + 1, len(Z)))
+        np.cumsum(samples[begin:end], axis=0, dtype=np.float64, out=sums[1:])
+        ahead = np.zeros((first.shape[1], len(Z)))
+        for lower, upper, there in zip(first, last, some, strict=True):
+            ahead += sums[np.where(there, upper + 1 - begin, 0)]
+            ahead -= sums[np.where(there, lower - begin, 0)]
+        total += samples[a : a + step][: len(ahead)].T @ ahead.astype(Z.dtype)
+    return total
 
 
 def _differences(Z: NDArray[Any], i: Ints, j: Ints, breaks: Ints) -> NDArray[Any]:
