@@ -57,7 +57,7 @@ def sections(quick: bool, mdp_python: str | None) -> dict[str, tuple[Callable[..
         "mdp": (rivals.mdp, (96_000, 3, mdp_python)),
         "network": (paper_network.measure, (8192, 2, 96, paper_network.paper_network)),
         "size": (scaling.by_samples_and_inputs, ([4000, 8000, 16_000, 32_000], [256, 512, 1024, 2048], 512, 8000, 3)),
-        "parallel": (scaling.by_threads_and_workers, (32_768, 32, 2)),
+        "parallel": (scaling.by_threads_and_workers, (32_768, 32, 1)),
     }
 
 

@@ -26,12 +26,15 @@ from higsfa.core._expansion_kernels import (
     read_only,
     tiles,
 )
-from higsfa.core.kernels import COPY, MAXIMUM, POWER, PRODUCT, SIGNED_POWER
+from higsfa.core.kernels import COPY, MAXIMUM, NORMALIZE, POWER, PRODUCT, SIGNED_POWER
 
 MAX_DEGREE = 8
 
 Operation: TypeAlias = tuple[int, int, int, float]
-"""A row as a compiled loop makes it: what is done, with which two inputs, and the exponent of a power."""
+"""A row as a compiled loop makes it: what is done, with which two inputs, and the exponent of a power.
+
+After all rows, one more may say that they are normalised, with the number of inputs that they are products of.
+"""
 
 
 @dataclass(frozen=True)
@@ -121,9 +124,6 @@ class Term(ABC):
         None if there are none; `fill` is called then.
         """
         return None
-
-    is_normalized: ClassVar[bool] = False
-    """Whether the rows are divided by 1 + ||x||^2 after the operations."""
 
     @abstractmethod
     def pull_back(self, S: Array, G: Array, dS: Array) -> None:
@@ -258,10 +258,12 @@ class NormalizedQuadratic(Quadratic):
 
     label = "normalized_quadratic"
     is_scale_free = False
-    is_normalized = True
 
     def fill(self, S: Array, out: Array) -> None:
         pair_products(S, out, inverse_norm(S))
+
+    def operations(self, numbers: Array) -> list[Operation]:
+        return [*super().operations(numbers), (NORMALIZE, 0, 0, float(numbers.size))]
 
     def pull_back(self, S: Array, G: Array, dS: Array) -> None:
         # With r = 1/(1 + ||x||^2) and B the gradient of the plain products, Euler's theorem gives

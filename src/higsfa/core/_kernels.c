@@ -20,13 +20,14 @@
 #endif
 
 /* Changes whenever the routines or their arguments do. */
-EXPORT int64_t higsfa_kernels_version(void) { return 1; }
+EXPORT int64_t higsfa_kernels_version(void) { return 2; }
 
 enum { ROWS, BYTES, SAMPLES }; /* kinds of sources */
 enum { SIDE = 16 };            /* of the squares that samples are turned into rows by */
 enum { MAX_CHUNK = 2048 };
+enum { SEVERAL = 256 };         /* samples whose factors are kept at hand */
 
-enum { COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT };
+enum { COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT, NORMALIZE };
 
 /* log2(m) = 2/ln 2 (s + s^3/3 + s^5/5 + ...) with s = (m - 1)/(m + 1), and 2^f by its Taylor series, |f| <= 1/2. */
 

@@ -33,6 +33,25 @@ static ALWAYS_INLINE REAL NAME(power)(REAL x, REAL p)
     return a < SMALLEST ? 0 : a <= LARGEST ? result : a;
 }
 
+/* Divide the products of m inputs, i <= j, by 1 + the sum of their squares, which are among them. */
+static ALWAYS_INLINE void NAME(normalize)(REAL *z, int64_t stride, int64_t m, int64_t n)
+{
+    REAL factor[SEVERAL];
+    for (int64_t start = 0; start < n; start += SEVERAL) {
+        int64_t some = n - start < SEVERAL ? n - start : SEVERAL;
+        for (int64_t k = 0; k < some; k++)
+            factor[k] = 1;
+        for (int64_t i = 0, row = 0; i < m; row += m - i++)
+            for (int64_t k = 0; k < some; k++)
+                factor[k] += z[row * stride + start + k];
+        for (int64_t k = 0; k < some; k++)
+            factor[k] = 1 / factor[k];
+        for (int64_t row = 0; row < m * (m + 1) / 2; row++)
+            for (int64_t k = 0; k < some; k++)
+                z[row * stride + start + k] *= factor[k];
+    }
+}
+
 /* Rows of z, one after the other: row r is made of inputs first[r] and second[r] as operation[r] says. */
 CLONES void NAME(expand)(const REAL *x, int64_t x_stride, int64_t n, const int32_t *operation, const int32_t *first,
                          const int32_t *second, const int32_t *row, const REAL *exponent, int64_t n_rows, REAL *z,
@@ -62,6 +81,9 @@ CLONES void NAME(expand)(const REAL *x, int64_t x_stride, int64_t n, const int32
         case PRODUCT:
             for (int64_t k = 0; k < n; k++)
                 out[k] = a[k] * b[k];
+            break;
+        case NORMALIZE: /* rows that were made before */
+            NAME(normalize)(out, z_stride, (int64_t)p, n);
             break;
         }
     }

@@ -32,10 +32,10 @@ from typing import Any
 
 import numpy as np
 
-from higsfa.core._expansion_kernels import Array, inverse_norm
+from higsfa.core._expansion_kernels import Array
 from higsfa.core._expansion_terms import Function, Term
 from higsfa.core._expansion_text import KNOWN_TERMS, parse_terms
-from higsfa.core.kernels import Program, by_rows, compiled
+from higsfa.core.kernels import NORMALIZE, Program, by_rows, compiled
 
 __all__ = ["Expansion", "FunctionExpansion", "as_expansion", "parse_expansion"]
 
@@ -150,16 +150,13 @@ class Expansion:
             return
         width = len(X) // children
         blocks, plan = X.reshape(children, width, X.shape[1]), self._plan(width, children)
-        by_terms, normalized = plan.spans, plan.spans[:0]
+        by_terms = plan.spans
         if plan.program is not None and compiled():
             plan.program.run(X, out)
-            by_terms, normalized = plan.by_terms, plan.normalized
+            by_terms = plan.by_terms
         for term, rows in by_terms:
             with _quiet(term):
                 term.fill(term.select(blocks), out[rows])
-        for term, rows in normalized:
-            with _quiet(term):
-                out[rows] *= inverse_norm(term.select(blocks))
 
     def __call__(self, X: Array, children: int = 1) -> Array:
         """Return z, of shape (size, n_samples), for a block X of shape (n_inputs, n_samples)."""
@@ -199,7 +196,7 @@ class Expansion:
     def program(self, width: int, children: int) -> Program | None:
         """Return all rows as elementary operations; None if some cannot be made of those."""
         plan = self._plan(width, children)
-        return None if plan.by_terms or plan.normalized else plan.program
+        return None if plan.by_terms else plan.program
 
     def identity_rows(self, n_inputs: int, children: int = 1) -> Array:
         """Tell where z holds the plain inputs.
@@ -249,14 +246,12 @@ class _Plan:
     spans : terms and their rows.
     program : all rows that compiled loops can make; None if there are none.
     by_terms : spans that they cannot make.
-    normalized : spans of the program that have to be divided by 1 + ||x||^2.
     """
 
     size: int
     spans: tuple[tuple[Term, slice], ...]
     program: Program | None
     by_terms: tuple[tuple[Term, slice], ...]
-    normalized: tuple[tuple[Term, slice], ...]
 
     @classmethod
     def of(cls, terms: tuple[Term, ...], width: int, children: int) -> _Plan:
@@ -267,7 +262,7 @@ class _Plan:
             spans.append((term, slice(start, stop)))
         steps = [(term, rows, term.operations(term.select(numbers)[:, :, 0])) for term, rows in spans]
         operations = [
-            (what, i, j, rows.start + k, exponent)
+            (what, i, j, rows.start + (0 if what == NORMALIZE else k), exponent)
             for _, rows, made in steps
             for k, (what, i, j, exponent) in enumerate(made or ())
         ]
@@ -276,7 +271,6 @@ class _Plan:
             spans=tuple(spans),
             program=Program.of(operations) if operations else None,
             by_terms=tuple((term, rows) for term, rows, made in steps if made is None),
-            normalized=tuple((term, rows) for term, rows in spans if term.is_normalized),
         )
 
 

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Ints = NDArray[np.intp]
 
-COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT = range(5)
+COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT, NORMALIZE = range(6)
 """What a row of an expansion is made of; the numbers are those of ``_kernels.c``."""
 
 LIBRARY = "_kernels" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-VERSION = 1
+VERSION = 2
 """Of the routines and their arguments; that of the library must be the same."""
 _NAMES: dict[np.dtype[Any], str] = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 _ARGUMENTS: dict[str, list[Any]] = {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from higsfa.core.blas import add_multiple, gram
 from higsfa.core.kernels import add_runs, widen
 from higsfa.core.room import chunk_columns, room
-from higsfa.core.tiles import LocalEdges, LocalMatrix, LocalPairs, LocalRuns, Part, Plan, Tile
+from higsfa.core.tiles import LocalMatrix, LocalPairs, LocalRuns, Part, Plan, Tile
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -111,19 +111,33 @@ class Accumulator:
             one, with the whole tile, if the tile has edges.
         """
         runs = np.zeros((self.sums.n_variables, len(tile.starts)))
+        step = chunk_columns(self.sums.n_variables, self.dtype.itemsize)
         for start, Z in chunks:
             core = Z[:, : max(tile.n_core - start, 0)]
-            if tile.parts:
-                first, last = np.searchsorted(tile.starts, (start, start + core.shape[1] - 1), side="right")
-                add_runs(core, np.maximum(tile.starts[first - 1 : last] - start, 0), runs[:, first - 1 : last])
-            for part in tile.parts:
-                self._add_part(core, start, part)
+            pairs = [_PairSum(Z, edges) for edges in tile.edges if isinstance(edges, LocalPairs)]
+            for a in range(0, max([core.shape[1], *(pair.n_pairs for pair in pairs)]), step):
+                if tile.parts and a < core.shape[1]:
+                    self._add_chunk(core[:, a : a + step], start + a, tile, runs)
+                for pair in pairs:  # the samples are still in the cache
+                    pair.add(a, a + step)
+            for pair in pairs:
+                self._add_edges(pair.total())
+                self.sums.edge_weight += pair.weight
             for edges in tile.edges:
-                assert self.sums.edges is not None
-                self.sums.edges += _edge_sum(Z, tile.n_core, edges)
-                if isinstance(edges, LocalPairs):
-                    self.sums.edge_weight += 2.0 * float(np.sum(np.broadcast_to(edges.weight, edges.i.shape)))
+                if not isinstance(edges, LocalPairs):
+                    self._add_edges(_cross_sum(Z, tile.n_core, edges))
         self.end_tile(tile, runs)
+
+    def _add_chunk(self, core: NDArray[Any], start: int, tile: Tile, runs: Floats) -> None:
+        """Add second moments of the samples from position `start` on, and their sums to those over runs."""
+        first, last = np.searchsorted(tile.starts, (start, start + core.shape[1] - 1), side="right")
+        add_runs(core, np.maximum(tile.starts[first - 1 : last] - start, 0), runs[:, first - 1 : last])
+        for part in tile.parts:
+            self._add_part(core, start, part)
+
+    def _add_edges(self, total: Floats) -> None:
+        assert self.sums.edges is not None
+        self.sums.edges += total
 
     def end_tile(self, tile: Tile, runs: Floats) -> None:
         """Add what is known when all second moments of a tile are there: the sums over its runs, (T, runs)."""
@@ -228,11 +242,9 @@ class Tree:
         return result
 
 
-def _edge_sum(Z: NDArray[Any], n_core: int, edges: LocalEdges) -> Floats:
-    """Sum over edges, both directions, of gamma (z - z')(z - z')^T; for runs and matrices without the degree terms,
-    which are in the edge weighting of the second moments. Only the lower triangle counts."""
-    if isinstance(edges, LocalPairs):
-        return _pair_sum(Z, edges)
+def _cross_sum(Z: NDArray[Any], n_core: int, edges: LocalRuns | LocalMatrix) -> Floats:
+    """Sum over edges, both directions, of gamma (z - z')(z - z')^T without the degree terms, which are in the edge
+    weighting of the second moments. Only the lower triangle counts."""
     if isinstance(edges, LocalMatrix):
         ahead = (edges.matrix.astype(Z.dtype) @ Z.T).T
         cross = (Z[:, :n_core] @ ahead.T).astype(np.float64)
@@ -241,20 +253,38 @@ def _edge_sum(Z: NDArray[Any], n_core: int, edges: LocalEdges) -> Floats:
     return np.asarray(-2.0 * (cross + cross.T))
 
 
-def _pair_sum(Z: NDArray[Any], edges: LocalPairs) -> Floats:
-    """The same for edges between pairs, from their differences, a few at a time."""
-    total = np.zeros((len(Z), len(Z)), Z.dtype)
-    step = chunk_columns(len(Z), Z.itemsize)
-    breaks = np.flatnonzero((np.diff(edges.i) != 1) | (np.diff(edges.j) != 1)) + 1
-    for a in range(0, len(edges.i), step):
-        b = min(a + step, len(edges.i))
-        within = breaks[np.searchsorted(breaks, a, side="right") : np.searchsorted(breaks, b)]
-        D = _differences(Z, edges.i[a:b], edges.j[a:b], within - a)
-        if isinstance(edges.weight, np.ndarray):
-            D *= np.sqrt(edges.weight[a:b]).astype(Z.dtype)
-        gram(D, total, add=True)
-    factor = 2.0 if isinstance(edges.weight, np.ndarray) else 2.0 * edges.weight
-    return np.asarray(factor * total.astype(np.float64))
+class _PairSum:
+    """The whole sum for edges between pairs, from their differences, a few at a time."""
+
+    def __init__(self, Z: NDArray[Any], edges: LocalPairs) -> None:
+        self._Z, self._edges = Z, edges
+        self._sum = np.zeros((len(Z), len(Z)), Z.dtype)
+        self._breaks = np.flatnonzero((np.diff(edges.i) != 1) | (np.diff(edges.j) != 1)) + 1
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self._edges.i)
+
+    @property
+    def weight(self) -> float:
+        """Of all edges, both directions."""
+        return 2.0 * float(np.sum(np.broadcast_to(self._edges.weight, self._edges.i.shape)))
+
+    def add(self, a: int, b: int) -> None:
+        """Add pairs number a .. b."""
+        b = min(b, self.n_pairs)
+        if a >= b:
+            return
+        within = self._breaks[np.searchsorted(self._breaks, a, side="right") : np.searchsorted(self._breaks, b)]
+        D = _differences(self._Z, self._edges.i[a:b], self._edges.j[a:b], within - a)
+        if isinstance(self._edges.weight, np.ndarray):
+            D *= np.sqrt(self._edges.weight[a:b]).astype(D.dtype)
+        gram(D, self._sum, add=True)
+
+    def total(self) -> Floats:
+        """Only the lower triangle counts."""
+        factor = 2.0 if isinstance(self._edges.weight, np.ndarray) else 2.0 * self._edges.weight
+        return np.asarray(factor * self._sum.astype(np.float64))
 
 
 def _run_cross(Z: NDArray[Any], edges: LocalRuns) -> Floats:
