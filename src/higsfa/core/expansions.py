@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from higsfa.core._expansion_kernels import Array
-from higsfa.core._expansion_terms import Function, Term
+from higsfa.core._expansion_terms import Function, Operation, Term
 from higsfa.core._expansion_text import KNOWN_TERMS, parse_terms
 from higsfa.core.kernels import NORMALIZE, Program, by_rows, compiled
 
@@ -151,7 +151,7 @@ class Expansion:
         width = len(X) // children
         blocks, plan = X.reshape(children, width, X.shape[1]), self._plan(width, children)
         by_terms = plan.spans
-        if plan.program is not None and compiled():
+        if compiled() and plan.program is not None:
             plan.program.run(X, out)
             by_terms = plan.by_terms
         for term, rows in by_terms:
@@ -240,38 +240,47 @@ class Expansion:
 class _Plan:
     """The rows of an expansion for inputs of one shape.
 
+    Sizes are asked for before anything is known to be in order, so everything that grows with them is worked out later.
+
     Attributes
     ----------
+    width, children : shape of the input.
     size : number of rows.
     spans : terms and their rows.
-    program : all rows that compiled loops can make; None if there are none.
-    by_terms : spans that they cannot make.
     """
 
+    width: int
+    children: int
     size: int
     spans: tuple[tuple[Term, slice], ...]
-    program: Program | None
-    by_terms: tuple[tuple[Term, slice], ...]
 
     @classmethod
     def of(cls, terms: tuple[Term, ...], width: int, children: int) -> _Plan:
-        numbers = np.arange(children * width).reshape(children, width, 1)
         spans, stop = [], 0
         for term in terms:
             start, stop = stop, stop + term.size(width, children)
             spans.append((term, slice(start, stop)))
-        steps = [(term, rows, term.operations(term.select(numbers)[:, :, 0])) for term, rows in spans]
+        return cls(width, children, stop, tuple(spans))
+
+    @cached_property
+    def _steps(self) -> list[tuple[Term, slice, list[Operation] | None]]:
+        numbers = np.arange(self.children * self.width).reshape(self.children, self.width, 1)
+        return [(term, rows, term.operations(term.select(numbers)[:, :, 0])) for term, rows in self.spans]
+
+    @cached_property
+    def program(self) -> Program | None:
+        """All rows that compiled loops can make; None if there are none."""
         operations = [
             (what, i, j, rows.start + (0 if what == NORMALIZE else k), exponent)
-            for _, rows, made in steps
+            for _, rows, made in self._steps
             for k, (what, i, j, exponent) in enumerate(made or ())
         ]
-        return cls(
-            size=stop,
-            spans=tuple(spans),
-            program=Program.of(operations) if operations else None,
-            by_terms=tuple((term, rows) for term, rows, made in steps if made is None),
-        )
+        return Program.of(operations) if operations else None
+
+    @cached_property
+    def by_terms(self) -> tuple[tuple[Term, slice], ...]:
+        """Spans that they cannot make."""
+        return tuple((term, rows) for term, rows, made in self._steps if made is None)
 
 
 class FunctionExpansion(Expansion):
