@@ -23,7 +23,7 @@ test: $(VENV)/.installed-dev  ## Lint, check formatting, types and import order,
 	@echo "== ruff format" && $(PY) -m ruff format --check .
 	@echo "== mypy" && $(PY) -m mypy
 	@echo "== import-linter" && $(VENV)/bin/lint-imports --no-logo
-	@echo "== pytest" && $(PY) -m pytest -n $(WORKERS)
+	@echo "== pytest" && $(PY) -m pytest -n $(WORKERS) --dist worksteal
 
 demo: $(VENV)/.installed-plots  ## Run the demonstration; results go to demo/
 	$(PY) -m higsfa demo --out demo --force
