@@ -396,6 +396,21 @@ def test_neither_memory_nor_threads_change_a_bit(layers, recipe, dtype, monkeypa
     assert spilled
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_layer_of_one_node_below_another_is_trained_on_every_tile(dtype, n_jobs, monkeypatch):
+    monkeypatch.setattr(driver, "NETWORK_TILE", 64)
+    monkeypatch.setattr(driver, "NETWORK_BLOCK", 256)
+    X, labels = make_images(700, (6,))
+    one = [Layer(6, n_components=5, n_slow=2), Layer(1, n_components=4, n_slow=2), Layer(1, n_components=3, n_slow=2)]
+    network = HiGSFA(one, graph=SerialGraph("age", n_groups=8), n_jobs=n_jobs).fit(X.astype(dtype), labels)
+    single = X.astype(dtype)
+    for layer in one:
+        node = IGSFA(**node_params(layer, network), graph=SerialGraph("age", n_groups=8))
+        single = node.fit_transform(single, labels)
+    np.testing.assert_allclose(network.transform(X.astype(dtype)), single, atol=1e-3 if dtype == np.float32 else 1e-9)
+
+
 @pytest.mark.parametrize("layers", [DEEP, MIXED_SHARING], ids=["own weights", "shared weights"])
 @pytest.mark.parametrize("recipe", ["sum", "window"])
 @pytest.mark.parametrize(

@@ -87,13 +87,16 @@ class MemoryShelf(Shelf):
         self._blocks: list[Block | None] = [None] * len(samples)
 
     def write(self, t: int, first: int, part: Block) -> None:
-        if len(part) == self.nodes:
-            self._blocks[t] = part
-            return
+        if self._blocks[t] is None:
+            self._blocks[t] = self._empty(self.samples[t])
+        # Always a copy: the caller may use its array again for the next tile.
         self.tile(t)[first : first + len(part)] = part
 
     def reserve(self) -> None:
-        self._blocks = [np.empty((self.nodes, self.width, n), self.dtype) for n in self.samples]
+        self._blocks = [self._empty(n) for n in self.samples]
+
+    def _empty(self, n: int) -> Block:
+        return np.empty((self.nodes, self.width, n), self.dtype)
 
     def tile(self, t: int) -> Block:
         block = self._blocks[t]
