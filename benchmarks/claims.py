@@ -75,19 +75,32 @@ def methods(n_jobs):
     yield "PCA + LDA", FlatLDA()
 
 
+def is_for_age_only(method):
+    graph = getattr(method, "graph", None)
+    return isinstance(method, FlatLDA) or (graph is not None and "gender" not in str(graph))
+
+
 def measure(method, train, supervised, unseen):
-    """Scores of one method on unseen faces."""
+    """Train one method, and its scores on unseen faces."""
     start = time.perf_counter()
-    is_age_only = getattr(method, "graph", None) is not None and "gender" not in str(method.graph)
-    age_only = isinstance(method, FlatLDA) or is_age_only
-    method.fit(train[0], {name: train[1][name] for name in (("age",) if is_age_only else LABELS)})
+    network_labels = LABELS if isinstance(method, FlatLDA) or not is_for_age_only(method) else ("age",)
+    method.fit(train[0], {name: train[1][name] for name in network_labels})
     seconds = time.perf_counter() - start
+    decoded = None if isinstance(method, FlatLDA) else (train[0], train[0].mean(axis=0))
+    return {"seconds": seconds, **evaluate(method, supervised, unseen, decoded)}
+
+
+def evaluate(method, supervised, unseen, decoded):
+    """Scores of a trained method on unseen faces.
+
+    The head is trained on `supervised`, images and labels; `decoded` are the images that a linear decoder is trained on
+    and the mean image that stands for knowing nothing, or None for no reconstruction.
+    """
     Y, Y_unseen = method.transform(supervised[0]), method.transform(unseen[0])
-    labels = ("age",) if age_only else LABELS
+    labels = ("age",) if is_for_age_only(method) else LABELS
     head = LabelHead(n_features="cv", candidates=range(2, 31, 2)).fit(Y, {name: supervised[1][name] for name in labels})
     found = head.predict(Y_unseen)
     scores = {
-        "seconds": seconds,
         "mae": mean_absolute_error(unseen[1]["age"], found["age"]),
         "rmse": root_mean_squared_error(unseen[1]["age"], found["age"]),
         "delta": sorted(label_ordered_delta(Y_unseen, unseen[1]["age"])[:10].tolist())[:3],
@@ -95,26 +108,33 @@ def measure(method, train, supervised, unseen):
     }
     for name in labels[1:]:
         scores[name] = classification_rate(unseen[1][name], found[name])
-    if not isinstance(method, FlatLDA):
-        decoder = LinearReconstruction().fit(method.transform(train[0]), train[0])
-        scores["reconstruction"] = reconstruction_error(unseen[0], decoder.predict(Y_unseen), train[0].mean(axis=0))
+    if decoded is not None:
+        images, mean_image = decoded
+        decoder = LinearReconstruction().fit(method.transform(images), images)
+        scores["reconstruction"] = reconstruction_error(unseen[0], decoder.predict(Y_unseen), mean_image)
     return scores
+
+
+def ordered(scores, key, *names):
+    """What is compared, and whether each is smaller than the next."""
+    values = [scores[name][key] for name in names]
+    values = [value[0] if isinstance(value, list) else value for value in values]
+    comparison = " < ".join(f"{name} {value:.3f}" for name, value in zip(names, values, strict=True))
+    return comparison, all(a < b for a, b in itertools.pairwise(values))
+
+
+def main_claims(scores):
+    """The order of the three methods."""
+    yield "age MAE", *ordered(scores, "mae", "HiGSFA", "HGSFA", "PCA")
+    yield "Delta 1", *ordered(scores, "delta", "HiGSFA", "HGSFA", "PCA")
+    yield "reconstruction error", *ordered(scores, "reconstruction", "PCA", "HiGSFA", "HGSFA")
 
 
 def claims(scores):
     """Claim by claim: what is compared, and whether it holds."""
 
-    def ordered(key, *names):
-        values = [scores[name][key] for name in names]
-        values = [value[0] if isinstance(value, list) else value for value in values]
-        return " < ".join(f"{name} {value:.3f}" for name, value in zip(names, values, strict=True)), all(
-            a < b for a, b in itertools.pairwise(values)
-        )
-
-    yield "age MAE", *ordered("mae", "HiGSFA", "HGSFA", "PCA")
-    yield "Delta 1", *ordered("delta", "HiGSFA", "HGSFA", "PCA")
-    yield "reconstruction error", *ordered("reconstruction", "PCA", "HiGSFA", "HGSFA")
-    yield "with the parameters of HGSFA, age MAE", *ordered("mae", "HiGSFA, parameters of HGSFA", "HGSFA")
+    yield from main_claims(scores)
+    yield "with the parameters of HGSFA, age MAE", *ordered(scores, "mae", "HiGSFA, parameters of HGSFA", "HGSFA")
     one, all_three = scores["HiGSFA, age only"]["mae"], scores["HiGSFA"]["mae"]
     yield (
         "three labels at once cost at most 5 % of age MAE",
@@ -124,6 +144,19 @@ def claims(scores):
     thresholds = [scores[name]["mae"] for name in scores if name.startswith("HiGSFA, Delta_T")] + [all_three]
     spread = max(thresholds) / min(thresholds) - 1
     yield "Delta_T from 1.92 to 1.98 changes age MAE by less than 5 %", f"{spread:.1%}", spread < 0.05
+
+
+def print_head():
+    print("| method | age MAE | RMSE | gender | race | Delta 1, 2, 3 | reconstruction error | fit |")
+    print("| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: |", flush=True)
+
+
+def print_row(name, own):
+    rates = " | ".join(f"{own[label]:.1%}" if label in own else "" for label in LABELS[1:])
+    delta = ", ".join(f"{value:.2f}" for value in own.get("delta", ()))
+    rebuilt = f"{own['reconstruction']:.3f}" if "reconstruction" in own else ""
+    taken = f"{own['seconds']:.0f} s" if "seconds" in own else ""
+    print(f"| {name} | {own['mae']:.2f} | {own['rmse']:.2f} | {rates} | {delta} | {rebuilt} | {taken} |", flush=True)
 
 
 def main():
@@ -145,18 +178,11 @@ def main():
             **{name: chance_level(truth[name], "cr") for name in LABELS[1:]},
         }
     }
-    print("| method | age MAE | RMSE | gender | race | Delta 1, 2, 3 | reconstruction error | fit |")
-    print("| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: |", flush=True)
+    print_head()
     for name, method in [*methods(arguments.n_jobs), ("chance", None)]:
         own = scores[name] if method is None else measure(method, *sets)
         scores[name] = own
-        rates = " | ".join(f"{own[label]:.1%}" if label in own else "" for label in LABELS[1:])
-        delta = ", ".join(f"{value:.2f}" for value in own.get("delta", ()))
-        rebuilt = f"{own['reconstruction']:.3f}" if "reconstruction" in own else ""
-        taken = f"{own['seconds']:.0f} s" if "seconds" in own else ""
-        print(
-            f"| {name} | {own['mae']:.2f} | {own['rmse']:.2f} | {rates} | {delta} | {rebuilt} | {taken} |", flush=True
-        )
+        print_row(name, own)
     print()
     results = {"sizes": [len(images) for images, _ in sets], "scores": scores, "claims": []}
     for claim, comparison, holds in claims(scores):
