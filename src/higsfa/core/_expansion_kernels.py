@@ -19,11 +19,11 @@ def flat(S: Array) -> Array:
     return S.reshape(S.shape[0] * S.shape[1], S.shape[2])
 
 
-def read_only(X: Array) -> Array:
-    """Return a view that a user's function cannot write to."""
-    view = (flat(X) if X.ndim == 3 else X).view()
-    view.flags.writeable = False
-    return view
+def for_user(X: Array) -> Array:
+    """Return samples as rows, (n, I), for a user's function: a copy, because it may keep them, and to be read only."""
+    samples = (flat(X) if X.ndim == 3 else X).copy().T
+    samples.flags.writeable = False
+    return samples
 
 
 def tiles(S: Array) -> Iterator[tuple[slice, slice, slice]]:

@@ -20,10 +20,10 @@ from higsfa.core._expansion_kernels import (
     Array,
     absolute_power,
     flat,
+    for_user,
     inverse_norm,
     monomial_gradient,
     pair_products,
-    read_only,
     tiles,
 )
 from higsfa.core.kernels import COPY, MAXIMUM, NORMALIZE, POWER, PRODUCT, SIGNED_POWER
@@ -121,7 +121,7 @@ class Term(ABC):
     def operations(self, numbers: Array) -> list[Operation] | None:
         """Return the rows as elementary operations on inputs, whose numbers are given as (children, selected).
 
-        None if there are none; `fill` is called then.
+        None if there are none; numpy expands then.
         """
         return None
 
@@ -347,7 +347,7 @@ class Function(Term):
         return self._sizes[n_inputs]
 
     def fill(self, S: Array, out: Array) -> None:
-        result = self._call(self.func, read_only(S).T)
+        result = self._call(self.func, for_user(S))
         if result.shape[1] != len(out):
             raise ValueError(
                 f"expansion {self} returned {result.shape[1]} columns for {S.shape[1]} inputs but {len(out)} "
@@ -361,7 +361,7 @@ class Function(Term):
                 f"expansion {self} has no gradient; make it by FunctionExpansion(..., gradient=g) with "
                 "g(X, G) -> dL/dX, samples as rows, where G = dL/dZ"
             )
-        result = self._call(self.gradient, read_only(S).T, read_only(G).T)
+        result = self._call(self.gradient, for_user(S), for_user(G))
         if result.shape[1] != S.shape[1]:
             raise ValueError(f"the gradient of expansion {self} must have shape (n, {S.shape[1]}), got {result.shape}")
         dS += result.T

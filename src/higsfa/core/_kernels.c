@@ -1,5 +1,6 @@
-/* The inner loops that numpy would need several passes over memory for. The package works without them, more slowly:
-   kernels.py says where each is used, and what stands in for it. */
+/* The inner loops that numpy would need several passes over memory for: sum_tile and encode_tile, for two types of
+   numbers. fused.py calls them and checks what it hands over; nothing is checked here. The package works without them,
+   more slowly. */
 
 #include <stdint.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 #endif
 
 /* Changes whenever the routines or their arguments do. */
-EXPORT int64_t higsfa_kernels_version(void) { return 2; }
+EXPORT int64_t higsfa_kernels_version(void) { return 3; }
 
 enum { ROWS, BYTES, SAMPLES }; /* kinds of sources */
 enum { SIDE = 16 };            /* of the squares that samples are turned into rows by */

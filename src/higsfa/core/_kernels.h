@@ -176,17 +176,18 @@ CLONES void NAME(load_samples)(const REAL *source, int64_t stride, const int64_t
         NAME(load)(x, x_stride, 0, n_rows, n, center, low, high, x, x_stride);
 }
 
-/* Samples one after the other, minus a shift that may be null. */
+/* Samples one after the other, minus a center and a shift, each of which may be null. */
 CLONES void NAME(take_samples)(const REAL *source, int64_t stride, const int64_t *samples, int64_t n_rows, int64_t n,
-                               const REAL *shift, REAL *restrict z)
+                               const REAL *center, const REAL *shift, REAL *restrict z)
 {
-    for (int64_t k = 0; k < n; k++) {
-        const REAL *a = source + samples[k] * stride;
+    for (int64_t k = 0; k < n; k++, z += n_rows) {
+        memcpy(z, source + samples[k] * stride, n_rows * sizeof(REAL));
+        if (center)
+            for (int64_t r = 0; r < n_rows; r++)
+                z[r] -= center[r];
         if (shift)
             for (int64_t r = 0; r < n_rows; r++)
-                z[k * n_rows + r] = a[r] - shift[r];
-        else
-            memcpy(z + k * n_rows, a, n_rows * sizeof(REAL));
+                z[r] -= shift[r];
     }
 }
 
@@ -204,7 +205,7 @@ typedef void (*NAME(Gemm))(char *, char *, int *, int *, int *, REAL *, const RE
                            REAL *, int *);
 typedef void (*NAME(Axpy))(int *, REAL *, const REAL *, int *, REAL *, int *);
 
-/* From raw input to expanded variables: what is fixed for a node. Fields as in kernels.py. */
+/* From raw input to expanded variables: what is fixed for a node. Fields as in fused.py. */
 typedef struct {
     int64_t n_raw, n_inputs, n_variables, n_operations;
     const REAL *projection, *center, *low, *high;
@@ -260,14 +261,14 @@ static void NAME(inputs)(const NAME(Front) *front, const NAME(Source) *source, i
    Part i holds samples begin[i] .. begin[i + 1]. If weights[i] is null, they have the same weights: factors[i] times the
    product is added to each channel before (null for nothing), and the product goes on or, if anew[i], begins anew. Else
    weights[i] are square roots of weights, (channels, samples of the part). Samples that are neither projected nor
-   expanded are not turned into rows. Scratch: see kernels.py. */
+   expanded, and whose range is not wanted, are not turned into rows. Scratch: (n_raw + n_inputs + 2 T) rows. */
 EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source, int64_t n, int64_t chunk, int64_t n_parts,
                            const int64_t *begin, const REAL *const *weights, const REAL *const *factors,
                            const uint8_t *anew, int64_t n_channels, REAL *product, REAL *channels, int64_t n_runs,
                            const int64_t *starts, double *runs, REAL *low, REAL *high, REAL *scratch, int64_t stride)
 {
     int64_t T = front->n_variables, part = 0, run = 0, local[MAX_CHUNK];
-    int by_samples = source->kind == SAMPLES && !front->projection && !front->n_operations;
+    int by_samples = source->kind == SAMPLES && !front->projection && !front->n_operations && !low;
     REAL *raw = scratch, *x = raw + front->n_raw * stride, *z = x + front->n_inputs * stride, *weighted = z + T * stride;
     REAL one = 1, zero = 0;
     int size = (int)T, all = (int)(T * T), step = 1, lda = by_samples ? size : (int)stride;
@@ -275,11 +276,12 @@ EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source,
     for (int64_t a = 0; a < n; a += chunk) {
         int64_t b = a + chunk < n ? a + chunk : n;
         if (by_samples)
-            NAME(take_samples)(source->data, source->stride, source->which + a, T, b - a, front->shift, z);
+            NAME(take_samples)(source->data, source->stride, source->which + a, T, b - a, front->center, front->shift, z);
         else {
-            NAME(inputs)(front, source, a, b - a, raw, front->n_operations ? x : z, stride);
+            REAL *inputs = front->n_operations ? x : z;
+            NAME(inputs)(front, source, a, b - a, raw, inputs, stride);
             if (low)
-                NAME(widen)(x, stride, front->n_inputs, b - a, low, high);
+                NAME(widen)(inputs, stride, front->n_inputs, b - a, low, high);
             NAME(expand)(x, stride, b - a, front->operation, front->first, front->second, front->row, front->exponent,
                          front->n_operations, z, stride);
             if (front->shift)
@@ -323,7 +325,8 @@ EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source,
     }
 }
 
-/* Features of a node: y' = F z - f in the first rows of Y, then G [x; y'] - k. */
+/* Features of a node: y' = F z - f in the first rows of Y, then G [x; y'] - k. Scratch: (n_raw + n_inputs + n_slow + T)
+   rows. */
 EXPORT void NAME(encode_tile)(const NAME(Front) *front, const NAME(Source) *source, int64_t n, int64_t chunk,
                               int64_t n_slow, const REAL *slow, const REAL *slow_offset, int64_t n_rest,
                               const REAL *rest, const REAL *rest_offset, REAL *Y, int64_t y_stride, REAL *scratch, int64_t stride)

@@ -49,6 +49,20 @@ MIRROR_STEP = 64
 _ABOVE = np.triu(np.ones((MIRROR_STEP, MIRROR_STEP), dtype=bool), 1)
 
 
+def row_stride(A: NDArray[Any]) -> int | None:
+    """Elements from row to row of a matrix, if BLAS can work on it; None if it cannot.
+
+    It can if the elements of a row follow each other, and rows do not overlap.
+    """
+    rows, n = int(A.shape[0]), int(A.shape[1])
+    if not A.flags.aligned or not (A.strides[1] == A.itemsize or n < 2):
+        return None
+    if rows < 2:
+        return max(1, n)
+    stride, rest = divmod(int(A.strides[0]), int(A.itemsize))
+    return stride if rest == 0 and max(1, n) <= stride < 2**31 else None
+
+
 def gram(Z: NDArray[Any], out: NDArray[Any], *, add: bool) -> None:
     """Lower triangle of Z Z^T, put or added into `out`; the upper triangle is left as it is.
 
@@ -63,10 +77,11 @@ def gram(Z: NDArray[Any], out: NDArray[Any], *, add: bool) -> None:
         raise ValueError(f"out must be a C-contiguous ({T}, {T}) array of {Z.dtype}")
     if T == 0:
         return
-    row, column = (stride // Z.itemsize for stride in Z.strides)
-    by_rows = (column == 1 or n < 2) and (row >= n or T == 1)
-    if not by_rows and not (row == 1 and column >= T):
-        Z, row, by_rows = Z.copy("C"), n, True
+    stride, by_rows = row_stride(Z), True
+    if stride is None:
+        stride, by_rows = row_stride(Z.T), False
+    if stride is None:
+        Z, stride, by_rows = Z.copy("C"), max(1, n), True
     # To Fortran, which stores by columns, C-contiguous arrays are transposed: the upper triangle is our lower one.
     routine(
         byref(_UPPER),
@@ -75,7 +90,7 @@ def gram(Z: NDArray[Any], out: NDArray[Any], *, add: bool) -> None:
         byref(c_int(n)),
         byref(number(1.0)),
         Z.ctypes.data,
-        byref(c_int(max(1, row, n) if by_rows else max(column, T))),
+        byref(c_int(stride)),
         byref(number(1.0 if add else 0.0)),
         out.ctypes.data,
         byref(c_int(T)),

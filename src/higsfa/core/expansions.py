@@ -33,11 +33,14 @@ from typing import Any
 import numpy as np
 
 from higsfa.core._expansion_kernels import Array
-from higsfa.core._expansion_terms import Function, Operation, Term
+from higsfa.core._expansion_terms import Function, Term
 from higsfa.core._expansion_text import KNOWN_TERMS, parse_terms
-from higsfa.core.kernels import NORMALIZE, Program, by_rows, compiled
+from higsfa.core.kernels import NORMALIZE, Program
 
 __all__ = ["Expansion", "FunctionExpansion", "as_expansion", "parse_expansion"]
+
+MAX_PROGRAM = 2**15
+"""Rows that are worked out one by one for compiled loops; of more, terms make long blocks, which is as quick."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,19 +145,9 @@ class Expansion:
 
     def fill(self, X: Array, out: Array, children: int) -> None:
         """Do what `apply` does, without looking at the arguments first."""
-        X = X if by_rows(X) else np.ascontiguousarray(X)
-        if not by_rows(out):
-            rows_first = np.empty(out.shape, out.dtype)
-            self.fill(X, rows_first, children)
-            out[...] = rows_first
-            return
         width = len(X) // children
-        blocks, plan = X.reshape(children, width, X.shape[1]), self._plan(width, children)
-        by_terms = plan.spans
-        if compiled() and plan.program is not None:
-            plan.program.run(X, out)
-            by_terms = plan.by_terms
-        for term, rows in by_terms:
+        blocks = X.reshape(children, width, X.shape[1])
+        for term, rows in self._spans(width, children):
             with _quiet(term):
                 term.fill(term.select(blocks), out[rows])
 
@@ -195,8 +188,7 @@ class Expansion:
 
     def program(self, width: int, children: int) -> Program | None:
         """Return all rows as elementary operations; None if some cannot be made of those."""
-        plan = self._plan(width, children)
-        return None if plan.by_terms else plan.program
+        return self._plan(width, children).program
 
     def identity_rows(self, n_inputs: int, children: int = 1) -> Array:
         """Tell where z holds the plain inputs.
@@ -263,24 +255,19 @@ class _Plan:
         return cls(width, children, stop, tuple(spans))
 
     @cached_property
-    def _steps(self) -> list[tuple[Term, slice, list[Operation] | None]]:
-        numbers = np.arange(self.children * self.width).reshape(self.children, self.width, 1)
-        return [(term, rows, term.operations(term.select(numbers)[:, :, 0])) for term, rows in self.spans]
-
-    @cached_property
     def program(self) -> Program | None:
-        """All rows that compiled loops can make; None if there are none."""
-        operations = [
-            (what, i, j, rows.start + (0 if what == NORMALIZE else k), exponent)
-            for _, rows, made in self._steps
-            for k, (what, i, j, exponent) in enumerate(made or ())
-        ]
-        return Program.of(operations) if operations else None
-
-    @cached_property
-    def by_terms(self) -> tuple[tuple[Term, slice], ...]:
-        """Spans that they cannot make."""
-        return tuple((term, rows) for term, rows, made in self._steps if made is None)
+        """All rows as elementary operations; None if there are too many, or some cannot be made of those."""
+        if self.size > MAX_PROGRAM:
+            return None
+        numbers = np.arange(self.children * self.width).reshape(self.children, self.width, 1)
+        operations = []
+        for term, rows in self.spans:
+            made = term.operations(term.select(numbers)[:, :, 0])
+            if made is None:
+                return None
+            for k, (what, i, j, exponent) in enumerate(made):
+                operations.append((what, i, j, rows.start + (0 if what == NORMALIZE else k), exponent))
+        return Program.of(operations)
 
 
 class FunctionExpansion(Expansion):
@@ -289,7 +276,8 @@ class FunctionExpansion(Expansion):
     Parameters
     ----------
     func : callable
-        Maps samples as rows, (n, I), to (n, I'); I' may depend on I only. It gets a read-only view.
+        Maps samples as rows, (n, I), to (n, I'); I' may depend on I only. It gets an array of its own, which
+        it may keep but not write to.
     name : str, optional
         Printed name; by default that of the function.
     gradient : callable, optional

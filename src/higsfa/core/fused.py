@@ -1,8 +1,11 @@
-"""A whole tile in one call: what :mod:`higsfa.core.kernels` does step by step, without coming back in between.
+"""A tile in one compiled call: read, expanded, multiplied and added up, or turned into features.
 
-The compiled routines go through a tile a few samples at a time, so that nothing leaves the cache between reading and
-multiplying, and other threads run meanwhile. They know the usual case: built-in expansions, and samples in groups.
-Everything else, and a package without compiled routines, takes the way of separate steps.
+The routines go through a tile a few samples at a time, so that nothing leaves the cache between reading and
+multiplying, and other threads run meanwhile. They know the usual case: built-in expansions, samples in groups, and
+arrays in the ordinary order of memory. Everything else, and a package without compiled routines, is left to numpy:
+``Accumulator.add`` and ``Node._encode`` say what the routines compute.
+
+What is handed over is checked here, once: compiled code does not look at sizes and types.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from higsfa.core.blas import routine_address
-from higsfa.core.kernels import Program, by_rows, find_routine
-from higsfa.core.raw import Raw, Samples
-from higsfa.core.room import PADDING, chunk_columns, room
+from higsfa.core.blas import routine_address, row_stride
+from higsfa.core.kernels import Program, find_routine
+from higsfa.core.raw import Raw, Samples, check_numbers
+from higsfa.core.room import PADDING, chunk_columns, empty
 from higsfa.core.tiles import Tile
 
 Array = NDArray[Any]
@@ -42,6 +45,7 @@ class _Front(ctypes.Structure):
 
 class _Source(ctypes.Structure):
     _fields_ = [("data", c_void_p), ("stride", c_int64), ("kind", c_int64), ("which", c_void_p)]
+    kept: Array  # what `which` points to
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,37 +74,63 @@ class Front:
         if find_routine("sum_tile", kind) is None or n_variables > MAX_VARIABLES:
             return None
         low, high = (None, None) if limits is None else limits
-        numbers = (None,) * 5 if program is None else program.arrays(kind)
-        arrays = (projection, center, low, high, *numbers, shift)
+        given = [(projection, n_inputs * n_raw), (center, n_inputs), (low, n_inputs), (high, n_inputs)]
+        arrays = (*(a for a, _ in given), *((None,) * 5 if program is None else program.arrays(kind)), shift)
         letter = "s" if kind == np.float32 else "d"
         record = _Front(
             n_raw,
             n_inputs,
             n_variables,
             0 if program is None else len(program.row),
-            *(None if a is None else a.ctypes.data for a in arrays),
+            *(_address(a, kind, size) for a, size in given),
+            *(None if a is None else a.ctypes.data for a in arrays[len(given) : -1]),
+            _address(shift, kind, n_variables),
             *(routine_address(letter + name) for name in ("syrk", "gemm", "axpy")),
         )
         return cls(record, kind, arrays)
 
-    def source(self, raw: Raw) -> _Source | None:
-        """Raw input as compiled routines read it; None if they cannot."""
-        source = raw.source
-        if not by_rows(source):
-            return None
+    def source(self, raw: Raw, n: int) -> _Source | None:
+        """At least n samples of raw input as compiled routines read them; None if they cannot."""
+        source, which, n_raw = raw.source, raw.which, self.record.n_raw
         if isinstance(raw, Samples):
             kind = SAMPLES if raw.dtype == self.kind else None
         else:
             kind = {self.kind: ROWS, np.dtype(np.uint8): BYTES}.get(raw.dtype)
-        if kind is None:
+        if kind is None or not _by_rows(source):
             return None
-        which = None if raw.which is None else raw.which.ctypes.data
-        return _Source(source.ctypes.data, source.strides[0] // source.itemsize, kind, which)
+        if raw.shape[0] != n_raw or raw.shape[1] < n:
+            raise ValueError(f"raw input must have {n_raw} variables and {n} samples or more, got shape {raw.shape}")
+        found = _Source(source.ctypes.data, source.strides[0] // source.itemsize, kind, None)
+        if which is not None:
+            check_numbers(which, len(source))
+            found.kept = np.ascontiguousarray(which)
+            found.which = found.kept.ctypes.data
+        return found
 
-    def scratch(self, n_rows: int, chunk: int) -> tuple[int, int]:
-        """Address and stride of room for so many rows of a chunk."""
-        stride = chunk + PADDING // self.kind.itemsize
-        return room("tile", (n_rows, stride), self.kind).ctypes.data, stride
+    def scratch(self, n_rows: int, chunk: int) -> Array:
+        """Room for so many rows of a chunk."""
+        return empty((n_rows, chunk + PADDING // self.kind.itemsize), self.kind)
+
+
+def _by_rows(A: Array) -> bool:
+    """Whether compiled routines can read an array: whole numbers of elements from row to row, and none between two
+    elements of a row."""
+    return (
+        A.ndim == 2
+        and A.flags.aligned
+        and A.strides[0] % A.itemsize == 0
+        and (A.strides[1] == A.itemsize or A.shape[1] < 2)
+    )
+
+
+def _address(A: Array | None, kind: DTypeLike, size: int) -> int | None:
+    """Where an array lies, elements one after the other; None for none."""
+    if A is None:
+        return None
+    in_order = A.flags.c_contiguous and A.flags.aligned
+    if A.dtype != kind or not in_order or A.size != size:
+        raise ValueError(f"compiled routines need {size} numbers of {np.dtype(kind)}, got {A.dtype} of shape {A.shape}")
+    return int(A.ctypes.data)
 
 
 class _TileArrays:
@@ -139,17 +169,19 @@ def sum_tile(
     -------
     (T, runs) sums over the runs of the tile; None if nothing was done, because the routines do not know how.
     """
-    source = None if front is None or tile.edges or not tile.parts or tile.counted is not None else front.source(raw)
+    if front is None or tile.edges or not tile.parts or tile.counted is not None:
+        return None
+    source = front.source(raw, tile.n_core)
     if source is None:
         return None
-    assert front is not None
     known = _tile_arrays.setdefault(tile, {})
     if front.kind not in known:
         known[front.kind] = _TileArrays(tile, front.kind)
-    given, record, T = known[front.kind], front.record, front.record.n_variables
+    given, record, T, K = known[front.kind], front.record, front.record.n_variables, len(channels)
     runs = np.zeros((T, len(tile.starts)))
     chunk = chunk_columns(T, front.kind.itemsize)
-    low, high = (None, None) if limits is None else (a.ctypes.data for a in limits)
+    low, high = (None, None) if limits is None else limits
+    scratch = front.scratch(record.n_raw + record.n_inputs + 2 * T, chunk)
     find_routine("sum_tile", front.kind)(
         byref(record),
         byref(source),
@@ -160,48 +192,68 @@ def sum_tile(
         given.weights,
         given.factors,
         given.anew,
-        len(channels),
-        product.ctypes.data,
-        channels.ctypes.data,
+        K,
+        _address(product, front.kind, T * T),
+        _address(channels, front.kind, K * T * T),
         len(tile.starts),
         given.starts,
         runs.ctypes.data,
-        low,
-        high,
-        *front.scratch(record.n_raw + record.n_inputs + 2 * T, chunk),
+        _address(low, front.kind, record.n_inputs),
+        _address(high, front.kind, record.n_inputs),
+        scratch.ctypes.data,
+        scratch.shape[1],
     )
     return runs
 
 
-def encode_tile(
-    front: Front | None,
-    raw: Raw,
-    slow: Array,
-    minus_slow_offset: Array,
-    rest: Array,
-    minus_rest_offset: Array,
-    Y: Array,
-) -> bool:
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """A trained node as compiled routines read it: y' = F z - f, then G [x; y'] - k."""
+
+    front: Front
+    n_slow: int
+    n_rest: int
+    arrays: tuple[Array, ...]
+    addresses: tuple[int | None, ...]  # of the arrays
+
+    @classmethod
+    def of(cls, front: Front, F: Array, f: Array, G: Array, k: Array) -> Encoder:
+        """All arrays are of the type of the front; without F, the variables of the front may be any."""
+        kind, J, K, record = front.kind, len(F), len(G), front.record
+        sizes = (J * record.n_variables, J, K * (record.n_inputs + J), K)
+        addresses = tuple(_address(array, kind, size) for array, size in zip((F, f, G, k), sizes, strict=True))
+        return cls(front, J, K, (F, f, G, k), addresses)
+
+
+def encode_tile(encoder: Encoder | None, raw: Raw, Y: Array) -> bool:
     """Write the features of a node into the first rows of Y; False if the routines do not know how."""
-    source = None if front is None or not by_rows(Y) else front.source(raw)
+    stride = row_stride(Y)
+    if encoder is None or stride is None or not Y.flags.writeable:
+        return False
+    front, J, K, n = encoder.front, encoder.n_slow, encoder.n_rest, Y.shape[1]
+    source = front.source(raw, n)
     if source is None:
         return False
-    assert front is not None
-    record, T = front.record, front.record.n_variables
-    chunk = chunk_columns(T, front.kind.itemsize)
+    if Y.dtype != front.kind or len(Y) < J + K:
+        raise ValueError(f"features need {J + K} rows of {front.kind}, got {len(Y)} of {Y.dtype}")
+    record = front.record
+    chunk = chunk_columns(record.n_variables, front.kind.itemsize)
+    scratch = front.scratch(record.n_raw + record.n_inputs + J + record.n_variables, chunk)
+    F, f, G, k = encoder.addresses
     find_routine("encode_tile", front.kind)(
         byref(record),
         byref(source),
-        Y.shape[1],
+        n,
         chunk,
-        len(slow),
-        slow.ctypes.data,
-        minus_slow_offset.ctypes.data,
-        len(rest),
-        rest.ctypes.data,
-        minus_rest_offset.ctypes.data,
+        J,
+        F,
+        f,
+        K,
+        G,
+        k,
         Y.ctypes.data,
-        Y.strides[0] // Y.itemsize,
-        *front.scratch(record.n_raw + record.n_inputs + len(slow) + T, chunk),
+        stride,
+        scratch.ctypes.data,
+        scratch.shape[1],
     )
     return True

@@ -1,7 +1,9 @@
-"""Loops over feature-major blocks: compiled from ``_kernels.c`` where the package was built with a C compiler.
+"""The library compiled from ``_kernels.c``, where the package was built with a C compiler.
 
-Without the compiled library numpy does the same in several passes over memory: the results agree to rounding, and
-everything works, more slowly. ``HIGSFA_KERNELS=numpy`` in the environment leaves the library aside.
+It has two routines for each precision, which :mod:`higsfa.core.fused` calls: sums over a tile, and features. Without it
+numpy does the same in several passes over memory: the results agree to rounding, and everything works, more slowly.
+
+``HIGSFA_KERNELS=numpy`` in the environment leaves the library aside; the path of a file there is another build of it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ import warnings
 from ctypes import c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Ints = NDArray[np.intp]
 
 COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT, NORMALIZE = range(6)
 """What a row of an expansion is made of; the numbers are those of ``_kernels.c``."""
 
 LIBRARY = "_kernels" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-VERSION = 2
+VERSION = 3
 """Of the routines and their arguments; that of the library must be the same."""
 _NAMES: dict[np.dtype[Any], str] = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 _ARGUMENTS: dict[str, list[Any]] = {
-    "expand": [c_void_p, c_int64, c_int64, *[c_void_p] * 5, c_int64, c_void_p, c_int64],
-    "widen": [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_void_p],
-    "add_runs": [c_void_p, c_int64, c_int64, c_int64, c_void_p, c_int64, c_void_p, c_int64],
-    "load": [c_void_p, c_int64, c_void_p, c_int64, c_int64, *[c_void_p] * 4, c_int64],
-    "load_bytes": [c_void_p, c_int64, c_void_p, c_int64, c_int64, *[c_void_p] * 4, c_int64],
     "sum_tile": [
         *[c_void_p] * 2,
         *[c_int64] * 3,
@@ -61,8 +56,9 @@ _ARGUMENTS: dict[str, list[Any]] = {
 
 def _load_library() -> dict[tuple[str, np.dtype[Any]], Any]:
     """The compiled routines by name and type; none if there is no library for this machine."""
-    path = Path(__file__).with_name(LIBRARY)
-    if os.environ.get("HIGSFA_KERNELS") == "numpy" or not path.exists() or np.dtype(np.intp).itemsize != 8:
+    wish = os.environ.get("HIGSFA_KERNELS", "")
+    path = Path(wish) if wish else Path(__file__).with_name(LIBRARY)
+    if wish == "numpy" or not (wish or path.exists()) or np.dtype(np.intp).itemsize != 8:
         return {}
     try:
         library = ctypes.CDLL(str(path))
@@ -90,7 +86,7 @@ def find_routine(name: str, kind: np.dtype[Any]) -> Any:
 
 
 def compiled() -> bool:
-    """Whether the compiled loops are used."""
+    """Whether the compiled library is used."""
     return bool(_routines)
 
 
@@ -127,90 +123,3 @@ class Program:
     @property
     def _columns(self) -> tuple[Any, ...]:
         return self.operation, self.first, self.second, self.row, self.exponent
-
-    def run(self, X: Array, Z: Array) -> None:
-        """Write the rows into Z; rows of both arrays must be contiguous. Only with the compiled library."""
-        _routines["expand", X.dtype](
-            X.ctypes.data,
-            X.strides[0] // X.itemsize,
-            X.shape[1],
-            *(a.ctypes.data for a in self.arrays(X.dtype)),
-            len(self.row),
-            Z.ctypes.data,
-            Z.strides[0] // Z.itemsize,
-        )
-
-
-def by_rows(A: Array) -> bool:
-    """Whether every row of an array is contiguous."""
-    return A.ndim == 2 and (A.strides[1] == A.itemsize or A.shape[1] < 2)
-
-
-def load(
-    source: Array, rows: Ints | None, center: Array | None, limits: tuple[Array, Array] | None, out: Array
-) -> None:
-    """Rows of the source (all if None) minus `center`, clipped to `limits`, in the type of `out`.
-
-    `center` and the two limits are columns of that type.
-    """
-    name = "load_bytes" if source.dtype == np.uint8 else "load"
-    known = name == "load_bytes" or source.dtype == out.dtype
-    if not (_routines and known and by_rows(source) and by_rows(out)):
-        _load(source, rows, center, limits, out)
-        return
-    _routines[name, out.dtype](
-        source.ctypes.data,
-        source.strides[0] // source.itemsize,
-        None if rows is None else rows.ctypes.data,
-        len(out),
-        out.shape[1],
-        None if center is None else center.ctypes.data,
-        None if limits is None else limits[0].ctypes.data,
-        None if limits is None else limits[1].ctypes.data,
-        out.ctypes.data,
-        out.strides[0] // out.itemsize,
-    )
-
-
-def _load(
-    source: Array, rows: Ints | None, center: Array | None, limits: tuple[Array, Array] | None, out: Array
-) -> None:
-    some = source if rows is None else source[rows]
-    if center is None:
-        np.copyto(out, some, casting="unsafe")
-    else:
-        np.subtract(some, center, out=out, casting="unsafe")
-    if limits is not None:
-        np.clip(out, *limits, out=out)
-
-
-def widen(X: Array, low: Array, high: Array) -> None:
-    """Widen low .. high (vectors of the type of X) by the samples of each row of X."""
-    if X.shape[1] == 0:
-        return
-    if not _routines or not by_rows(X):
-        np.fmin(low, X.min(axis=1), out=low)
-        np.fmax(high, X.max(axis=1), out=high)
-        return
-    stride = X.strides[0] // X.itemsize
-    _routines["widen", X.dtype](X.ctypes.data, stride, *X.shape, low.ctypes.data, high.ctypes.data)
-
-
-def add_runs(Z: Array, starts: Ints, sums: NDArray[np.float64]) -> None:
-    """Add the sums of the columns of Z over runs that begin at `starts` to the columns of `sums`, (rows, runs)."""
-    if not by_rows(Z):
-        ones = np.ones(Z.shape[1], dtype=Z.dtype)
-        for k, (a, b) in enumerate(pairwise([*starts.tolist(), Z.shape[1]])):
-            sums[:, k] += Z[:, a:b] @ ones[: b - a]
-    elif not _routines:
-        sums += np.add.reduceat(Z, starts, axis=1)
-    else:
-        _routines["add_runs", Z.dtype](
-            Z.ctypes.data,
-            Z.strides[0] // Z.itemsize,
-            *Z.shape,
-            starts.ctypes.data,
-            len(starts),
-            sums.ctypes.data,
-            sums.strides[0] // sums.itemsize,
-        )

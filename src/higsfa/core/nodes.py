@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.expansions import Expansion
-from higsfa.core.fused import Front, encode_tile
-from higsfa.core.kernels import load
-from higsfa.core.raw import Raw, Rows, as_raw
-from higsfa.core.room import chunk_columns, room
+from higsfa.core.expansions import Expansion, parse_expansion
+from higsfa.core.fused import Encoder, Front, encode_tile
+from higsfa.core.raw import Raw, as_raw
+from higsfa.core.room import chunk_columns, empty_rows
 
 Floats = NDArray[np.float64]
+
+IDENTITY = parse_expansion("identity")
 
 
 class _Cast:
@@ -44,16 +45,13 @@ class Projection(_Cast):
     matrix: Floats
     mean: Floats
 
-    def __call__(self, raw: Rows, kind: np.dtype[Any]) -> NDArray[Any]:
-        """Projection of raw input before the mean is subtracted, in room that is used again by the next call."""
-        n = raw.shape[1]
-        X = raw.source
-        if raw.which is not None or raw.dtype != kind:
-            X = room.rows("raw", raw.shape[0], n, kind)
-            load(raw.source, raw.which, None, None, X)
-        Y = room.rows("projected", len(self.matrix), n, kind)
-        np.matmul(self.cast("matrix", kind), X, out=Y)
-        return Y
+    def project(self, raw: Raw, out: NDArray[Any]) -> None:
+        """Write the projection of raw input to `out`, before the mean is subtracted."""
+        X = raw.array()
+        if X.dtype != out.dtype:
+            X = empty_rows(len(X), X.shape[1], out.dtype)
+            np.copyto(X, raw.array(), casting="unsafe")
+        np.matmul(self.cast("matrix", out.dtype), X, out=out)
 
     @cached_property
     def projected_mean(self) -> Floats:
@@ -126,20 +124,25 @@ class Frontend(_Cast):
     ) -> NDArray[Any]:
         """Centred input (I, n) of the node from raw input (feature-major), in the precision `kind`.
 
-        Written to `out`. Without it, a new array, or the raw input itself where nothing has to be done to it.
+        Written to `out`. Without it, a new array, or one to be read only where nothing has to be done to raw input.
         """
         raw = as_raw(raw)
-        rows = raw if isinstance(raw, Rows) else raw.columns(0, raw.shape[1])
-        kind = rows.dtype if kind is None else kind
-        if self.projection is not None:
-            rows = Rows(self.projection(rows, kind))
+        kind = raw.dtype if kind is None else kind
         center, limits = self._center(kind), self._limits(kind) if clip else None
-        as_it_is = center is None and limits is None and rows.which is None and rows.dtype == kind
-        if out is None and as_it_is and self.projection is None:
-            return rows.source
-        X = np.empty(rows.shape, kind) if out is None else out
-        load(rows.source, rows.which, center, limits, X)
-        return X
+        if out is None:
+            if self.projection is None and center is None and limits is None and raw.dtype == kind:
+                return raw.array()
+            out = np.empty((self.n_inputs, raw.shape[1]), kind)
+        if self.projection is not None:
+            self.projection.project(raw, out)
+        X = out if self.projection is not None else raw.array()
+        if center is not None:
+            np.subtract(X, center, out=out, casting="unsafe")
+        elif X is not out:
+            np.copyto(out, X, casting="unsafe")
+        if limits is not None:
+            np.clip(out, *limits, out=out)
+        return out
 
     def front(self, kind: np.dtype[Any], *, shift: Floats | None = None) -> Front | None:
         """The way from raw input to variables t - shift, for compiled routines; None if they do not know it.
@@ -191,10 +194,10 @@ class Frontend(_Cast):
         return T
 
     def expand(self, X: NDArray[Any]) -> NDArray[Any]:
-        """The expansion z (I', n) alone, in room that is used again by the next call."""
+        """The expansion z (I', n) alone; X itself if it is the same."""
         if self.is_identity:
             return X
-        Z = room.rows("expanded", self.n_expanded, X.shape[1], X.dtype)
+        Z = empty_rows(self.n_expanded, X.shape[1], X.dtype)
         self.expansion.fill(X, Z, self.children)
         return Z
 
@@ -256,28 +259,34 @@ class Node(_Cast):
         raw = as_raw(raw)
         D, n = self.n_components, raw.shape[1]
         Y: NDArray[Any] = np.empty((D, n), raw.dtype) if out is None else out
-        kind = Y.dtype
-        slow, rest = self.cast("slow", kind), self.cast("rest", kind)
-        offsets = self.cast("_minus_slow_offset", kind), self.cast("_minus_rest_offset", kind)
-        if not encode_tile(self._front(kind), raw, slow, offsets[0], rest, offsets[1], Y):
-            step = chunk_columns(self.frontend.n_expanded, Y.itemsize)
+        if Y.ndim != 2 or len(Y) < D or Y.shape[1] != n:
+            raise ValueError(f"out must have shape ({D}, {n}), or more rows, got {Y.shape}")
+        if not encode_tile(self._encoder(Y.dtype), raw, Y):
+            step = chunk_columns(self._needed.n_expanded, Y.itemsize)
             for a in range(0, n, step):
                 self._encode(raw.columns(a, a + step), Y[:, a : a + step])
         Y[D:] = 0
         return Y
 
-    def _front(self, kind: np.dtype[Any]) -> Front | None:
+    def _encoder(self, kind: np.dtype[Any]) -> Encoder | None:
         """What compiled routines need to know, made once."""
-        made: dict[Any, Any] = self.__dict__.setdefault("_fronts", {})
+        made: dict[Any, Any] = self.__dict__.setdefault("_encoders", {})
         if kind not in made:
-            made[kind] = self.frontend.front(kind)
-        front: Front | None = made[kind]
-        return front
+            names = "slow", "_minus_slow_offset", "rest", "_minus_rest_offset"
+            front = self._needed.front(kind)
+            made[kind] = None if front is None else Encoder.of(front, *(self.cast(name, kind) for name in names))
+        encoder: Encoder | None = made[kind]
+        return encoder
 
-    def _encode(self, raw: Rows, Y: NDArray[Any]) -> None:
+    @cached_property
+    def _needed(self) -> Frontend:
+        """The frontend, without its expansion where no slow feature is made of that."""
+        return self.frontend if self.n_slow else replace(self.frontend, expansion=IDENTITY)
+
+    def _encode(self, raw: Raw, Y: NDArray[Any]) -> None:
         """Write the features of a few samples, whose expansion stays in the cache."""
         J, D, I, kind = self.n_slow, self.n_components, self.frontend.n_inputs, Y.dtype
-        both = room.rows("inputs and slow part", I + J, Y.shape[1], kind)
+        both = empty_rows(I + J, Y.shape[1], kind)
         X = self.frontend.inputs(raw, kind, clip=True, out=both[:I])
         if J:
             np.matmul(self.cast("slow", kind), self.frontend.expand(X), out=both[I:])

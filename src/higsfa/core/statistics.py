@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.blas import add_multiple, gram
-from higsfa.core.kernels import add_runs, widen
-from higsfa.core.room import chunk_columns, room
+from higsfa.core.room import chunk_columns, empty, empty_rows
 from higsfa.core.tiles import LocalMatrix, LocalPairs, LocalRuns, Part, Plan, Tile
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
+
+FEW_RUNS = 16
+"""Up to so many, BLAS adds up the samples of a run faster than numpy adds up those of all runs."""
 
 
 @dataclass(eq=False)
@@ -113,25 +115,30 @@ class Accumulator:
         runs = np.zeros((self.sums.n_variables, len(tile.starts)))
         step = chunk_columns(self.sums.n_variables, self.dtype.itemsize)
         for start, Z in chunks:
-            core = Z[:, : max(tile.n_core - start, 0)]
-            pairs = [_PairSum(Z, edges) for edges in tile.edges if isinstance(edges, LocalPairs)]
-            for a in range(0, max([core.shape[1], *(pair.n_pairs for pair in pairs)]), step):
-                if tile.parts and a < core.shape[1]:
-                    self._add_chunk(core[:, a : a + step], start + a, tile, runs)
-                for pair in pairs:  # the samples are still in the cache
-                    pair.add(a, a + step)
-            for pair in pairs:
-                self._add_edges(pair.total())
-                self.sums.edge_weight += pair.weight
-            for edges in tile.edges:
-                if not isinstance(edges, LocalPairs):
-                    self._add_edges(_cross_sum(Z, tile.n_core, edges))
+            self._add_block(Z, start, step, tile, runs)
+            del Z  # the next one may have its memory
         self.end_tile(tile, runs)
+
+    def _add_block(self, Z: NDArray[Any], start: int, step: int, tile: Tile, runs: Floats) -> None:
+        """Add samples from position `start` on, `step` at a time, and their edges."""
+        core = Z[:, : max(tile.n_core - start, 0)]
+        pairs = [_PairSum(Z, edges) for edges in tile.edges if isinstance(edges, LocalPairs)]
+        for a in range(0, max([core.shape[1], *(pair.n_pairs for pair in pairs)]), step):
+            if tile.parts and a < core.shape[1]:
+                self._add_chunk(core[:, a : a + step], start + a, tile, runs)
+            for pair in pairs:  # the samples are still in the cache
+                pair.add(a, a + step)
+        for pair in pairs:
+            self._add_edges(pair.total())
+            self.sums.edge_weight += pair.weight
+        for edges in tile.edges:
+            if not isinstance(edges, LocalPairs):
+                self._add_edges(_cross_sum(Z, tile.n_core, edges))
 
     def _add_chunk(self, core: NDArray[Any], start: int, tile: Tile, runs: Floats) -> None:
         """Add second moments of the samples from position `start` on, and their sums to those over runs."""
         first, last = np.searchsorted(tile.starts, (start, start + core.shape[1] - 1), side="right")
-        add_runs(core, np.maximum(tile.starts[first - 1 : last] - start, 0), runs[:, first - 1 : last])
+        _add_runs(core, np.maximum(tile.starts[first - 1 : last] - start, 0), runs[:, first - 1 : last])
         for part in tile.parts:
             self._add_part(core, start, part)
 
@@ -151,7 +158,9 @@ class Accumulator:
         X = X[:, : max(tile.n_core - start, 0)]
         if tile.counted is not None:
             X = X[:, tile.counted[start : start + X.shape[1]]]
-        widen(X, self.low, self.high)
+        if X.shape[1]:
+            np.fmin(self.low, X.min(axis=1), out=self.low)
+            np.fmax(self.high, X.max(axis=1), out=self.high)
 
     def close(self) -> Sums:
         """The sums, complete."""
@@ -242,6 +251,16 @@ class Tree:
         return result
 
 
+def _add_runs(Z: NDArray[Any], starts: Ints, sums: Floats) -> None:
+    """Add the sums of the columns of Z over runs that begin at `starts` to the columns of `sums`, (rows, runs)."""
+    if len(starts) > FEW_RUNS:
+        sums += np.add.reduceat(Z, starts, axis=1)
+        return
+    ones = np.ones(Z.shape[1], dtype=Z.dtype)
+    for k, (a, b) in enumerate(pairwise([*starts.tolist(), Z.shape[1]])):
+        sums[:, k] += Z[:, a:b] @ ones[: b - a]
+
+
 def _cross_sum(Z: NDArray[Any], n_core: int, edges: LocalRuns | LocalMatrix) -> Floats:
     """Sum over edges, both directions, of gamma (z - z')(z - z')^T without the degree terms, which are in the edge
     weighting of the second moments. Only the lower triangle counts."""
@@ -310,12 +329,10 @@ def _run_cross(Z: NDArray[Any], edges: LocalRuns) -> Floats:
 
 
 def _differences(Z: NDArray[Any], i: Ints, j: Ints, breaks: Ints) -> NDArray[Any]:
-    """Z[:, j] - Z[:, i], in room that is used again by the next call; pairs run side by side but for the breaks."""
+    """Z[:, j] - Z[:, i]; pairs run side by side but for the breaks."""
     n = len(i)
     feature_major = Z.strides[-1] == Z.itemsize
-    D: NDArray[Any] = (
-        room.rows("differences", len(Z), n, Z.dtype) if feature_major else room("differences", (n, len(Z)), Z.dtype).T
-    )
+    D = empty_rows(len(Z), n, Z.dtype) if feature_major else empty((n, len(Z)), Z.dtype).T
     if len(breaks) > n // 64:
         np.subtract(Z[:, j], Z[:, i], out=D)
         return D

@@ -20,7 +20,7 @@ from higsfa.core.expansions import parse_expansion
 from higsfa.core.linalg import principal_axes
 from higsfa.core.nodes import Frontend, Node, Projection
 from higsfa.core.raw import Raw
-from higsfa.core.room import room
+from higsfa.core.room import empty
 from higsfa.core.solvers import solve_node
 from higsfa.core.statistics import Accumulator, Sums, Tree, merge, shifted, zero_for
 from higsfa.core.tiles import Tile
@@ -311,7 +311,7 @@ class SolveAndEncode:
     def again(self, p: int, node: Node, /) -> Node:
         index = self.solve.plan.fields.index[p]
         for t, n in enumerate(self.shelf.samples):
-            out = room("features", (1, self.shelf.width, n), self.shelf.dtype)
+            out = empty((1, self.shelf.width, n), self.shelf.dtype)
             node.encode(self.below.field(t, index), out[0])
             self.shelf.write(t, p, out)
         return node

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from higsfa.core.fused import Front, sum_tile
 from higsfa.core.nodes import Frontend
 from higsfa.core.raw import Raw, Samples
-from higsfa.core.room import chunk_columns, room
+from higsfa.core.room import chunk_columns, empty_rows
 from higsfa.core.statistics import Accumulator, Sums, Tree, zero_for
 from higsfa.core.tiles import Plan, Tile, tile_rows
 
 Floats = NDArray[np.float64]
 Reader = Callable[[NDArray[np.intp]], NDArray[Any]]
-"""Rows of the data by number, in the precision of the products: (n,) -> (n, I); to be read before the next call."""
+"""Rows of the data by number, in the precision of the products: (n,) -> (n, I); to be read only."""
 PILOT = 512
 """Samples that the shift is estimated from."""
 
@@ -34,7 +34,7 @@ class ArrayReader:
     dtype: np.dtype[Any]
 
     def __call__(self, rows: NDArray[np.intp]) -> NDArray[Any]:
-        return Samples(self.X, rows).columns(0, len(rows)).source.T.astype(self.dtype, copy=False)
+        return Samples(self.X, rows).array().T.astype(self.dtype, copy=False)
 
 
 def array_reader(X: NDArray[Any], dtype: np.dtype[Any]) -> Reader:
@@ -169,20 +169,24 @@ def _expanded(
     sums: Accumulator, raw: Raw, tile: Tile, frontend: Frontend, shift: Floats
 ) -> Iterator[tuple[int, NDArray[Any]]]:
     """Variables of a tile relative to the shift, with the position of their first sample; ranges are noted."""
-    T, dtype = frontend.n_variables, sums.dtype
-    shifted = np.flatnonzero(shift)
-    own_shift = shift[shifted, None].astype(dtype)
-    step = tile.n_rows if tile.edges else chunk_columns(T, dtype.itemsize)
+    step = tile.n_rows if tile.edges else chunk_columns(frontend.n_variables, sums.dtype.itemsize)
     for a in range(0, tile.n_rows, step):
-        some = raw.columns(a, min(a + step, tile.n_rows))
-        n = some.shape[1]
-        room_for = None if frontend.is_identity else room.rows("inputs", frontend.n_inputs, n, dtype)
-        X = frontend.inputs(some, dtype, clip=False, out=room_for)
-        if not frontend.expansion.is_linear:
-            sums.observe(X, a, tile)
-        Z = frontend.variables(X, None if frontend.is_identity else room.rows("variables", T, n, dtype))
-        if Z is some.source and len(shifted):
-            Z = Z - shift[:, None].astype(dtype)
-        elif len(shifted):
-            Z[shifted] -= own_shift
-        yield a, Z
+        yield a, _expanded_chunk(sums, raw.columns(a, min(a + step, tile.n_rows)), a, tile, frontend, shift)
+
+
+def _expanded_chunk(
+    sums: Accumulator, raw: Raw, start: int, tile: Tile, frontend: Frontend, shift: Floats
+) -> NDArray[Any]:
+    """Those of the samples from position `start` on."""
+    n, dtype, is_identity = raw.shape[1], sums.dtype, frontend.is_identity
+    X = frontend.inputs(raw, dtype, clip=False, out=None if is_identity else empty_rows(frontend.n_inputs, n, dtype))
+    if not frontend.expansion.is_linear:
+        sums.observe(X, start, tile)
+    Z = frontend.variables(X, None if is_identity else empty_rows(frontend.n_variables, n, dtype))
+    shifted = np.flatnonzero(shift)
+    if not len(shifted):
+        return Z
+    if not Z.flags.writeable:
+        return np.asarray(Z - shift[:, None].astype(dtype))
+    Z[shifted] -= shift[shifted, None].astype(dtype)
+    return Z
