@@ -14,16 +14,33 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cython_blas
 
-name_of = ctypes.pythonapi.PyCapsule_GetName
-name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
-address_of = ctypes.pythonapi.PyCapsule_GetPointer
-address_of.restype, address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_name_of = ctypes.pythonapi.PyCapsule_GetName
+_name_of.restype, _name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_address_of = ctypes.pythonapi.PyCapsule_GetPointer
+_address_of.restype, _address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def published(module: Any, name: str, kinds: str) -> int | None:
+    """Where a Fortran routine that scipy publishes for compiled code lies in memory; None if its arguments are others.
+
+    `kinds` has a letter for each argument: c for char, i for a 32-bit integer, s and d for single and double precision.
+    """
+    capsule = getattr(module, "__pyx_capi__", {}).get(name)
+    signature = b"" if capsule is None else _name_of(capsule)
+    types = {"c": "char *", "i": "int *", "s": "_s *", "d": "_d *"}
+    arguments = signature.decode().removeprefix("void (").removesuffix(")").split(", ")
+    fits = len(arguments) == len(kinds) and all(
+        argument == types[kind] if kind in "ci" else argument.endswith(types[kind])
+        for argument, kind in zip(arguments, kinds, strict=True)
+    )
+    address: int | None = _address_of(capsule, signature) if fits else None
+    return address
 
 
 def routine_address(name: str) -> int:
     """Where a routine of BLAS lies in memory."""
     capsule = cython_blas.__pyx_capi__[name]
-    address: int = address_of(capsule, name_of(capsule))
+    address: int = _address_of(capsule, _name_of(capsule))
     return address
 
 

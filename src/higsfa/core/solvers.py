@@ -34,7 +34,7 @@ class NodeOptions:
     scaling : "sensitivity" or "qr".
     min_scale : lower bound on the scales, relative to the largest.
     weighted : regression and PCA with vertex weights instead of plain ones.
-    shrinkage : variance of white noise that the solution allows for, as a fraction of the mean variance.
+    shrinkage : variance of white noise that the solution allows for, as a fraction of each variable's variance.
     all_deltas : whether to compute the Delta values of features that are not used, too.
     """
 
@@ -68,43 +68,38 @@ def slow_features(
 ) -> SlowFeatures:
     """Features of the expanded input, slowest first, with weighted variance 1 and decorrelated.
 
-    At most `n_features` of them, those with Delta below `limit`, and at most `n_deltas` Delta values.
+    At most `n_features` of them, those with Delta below `limit`, and at most `n_deltas` Delta values. With shrinkage
+    (see :func:`_measured`) the limit is left aside: Delta values do not ascend then.
     """
     C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
     scale = standard_deviations(C, cov.noise[:n_expanded])
-    tolerance, tie = rank_tolerance(cov.precision), 1e-9 if cov.precision < 1e-10 else 1e-6
-    if shrinkage:
-        deltas, B = _shrunk(C, C_dot, scale, tolerance, shrinkage)
-        rank, n = len(deltas), min(n_features, int(np.searchsorted(deltas, limit)))
-    else:
-        pencil = Pencil(C_dot, C, scale, tolerance)
-        rank, deltas = pencil.rank, pencil.values(max(n_deltas, n_features + 1))
-        n = stop = min(n_features, int(np.searchsorted(deltas, limit)))
-        if n > 0:  # equally slow features must not be cut apart
-            if deltas[-1] <= deltas[n - 1] + tie:
-                deltas = pencil.values(rank)
-            stop = int(np.searchsorted(deltas, deltas[n - 1] + tie, side="right"))
-        B = pencil.vectors(stop)
+    tie = 1e-9 if cov.precision < 1e-10 else 1e-6
+    pencil = Pencil(C_dot, C, scale, rank_tolerance(cov.precision), shrinkage)
+    most = max(n_features, n_deltas) if shrinkage else n_features
+    deltas, B = pencil.pairs(most + 1)
+    n = min(most, int(np.searchsorted(deltas, np.inf if shrinkage else limit)))
+    if n > 0 and len(deltas) < pencil.rank and deltas[-1] <= deltas[n - 1] + tie:
+        deltas, B = pencil.pairs(pencil.rank)  # equally slow features must not be cut apart
+    if not shrinkage and len(deltas) < min(n_deltas, pencil.rank):
+        deltas = pencil.values()
     B, deltas = untangle(B, deltas, scale, tie, n)
     B = B[:, :n]
-    return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0)[:n_deltas], rank)
+    if shrinkage:
+        B, deltas = _measured(B, _whole(C), _whole(C_dot))
+    B = B[:, :n_features]
+    return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0)[:n_deltas], pencil.rank)
 
 
-def _shrunk(C: Floats, C_dot: Floats, scale: Floats, tolerance: float, shrinkage: float) -> tuple[Floats, Floats]:
-    r"""Slow features as if white noise had been added to the data, a fraction of the mean variance.
+def _measured(B: Floats, C: Floats, C_dot: Floats) -> tuple[Floats, Floats]:
+    r"""Features that were found with shrinkage, brought to unit variance, and their Delta values.
 
-    Noise of variance :math:`\lambda` adds :math:`\lambda` to the diagonal of the covariance and :math:`2 \lambda` to
-    that of the edge covariance (its Delta is 2), so directions of little variance lose their appeal. The features are
-    brought back to unit variance under the covariance itself and sorted by their own Delta values; they are
-    decorrelated with the noise, so no longer exactly without it.
+    They were found as if white noise of variance :math:`\lambda` had been added to the standardised variables: this
+    adds :math:`\lambda` to the diagonal of the correlation matrix and :math:`2 \lambda` to that of the edge term (noise
+    has Delta 2), so directions of little variance lose their appeal. The features are sorted by their Delta values with
+    the noise. Without it they are no longer exactly decorrelated, and their Delta values need not ascend.
     """
-    noise = shrinkage * float(np.trace(C)) / max(int(np.sum(scale > 0)), 1)
-    pencil = Pencil(C_dot, C, scale, tolerance, noise)
-    B = pencil.vectors(pencil.rank)
-    B /= np.sqrt(np.einsum("ij,ij->j", B, _whole(C) @ B))
-    deltas = np.einsum("ij,ij->j", B, _whole(C_dot) @ B)
-    order = np.argsort(deltas, kind="stable")
-    return deltas[order], B[:, order]
+    B = B / np.sqrt(np.einsum("ij,ij->j", B, C @ B))
+    return B, np.einsum("ij,ij->j", B, C_dot @ B)
 
 
 def untangle(B: Floats, deltas: Floats, scale: Floats, tie: float, n_wanted: int) -> tuple[Floats, Floats]:
@@ -136,7 +131,7 @@ def n_slow_features(deltas: Floats, n_expanded: int, options: NodeOptions) -> in
     if options.delta_threshold >= 4.0:
         return limit
     widest = n_expanded if options.n_components is None else min(n_expanded, options.n_components)
-    return min(int(np.sum(deltas < options.delta_threshold)), widest - 1, limit)
+    return min(int(np.sum(deltas[:limit] < options.delta_threshold)), widest - 1)
 
 
 @dataclass(frozen=True, eq=False)
