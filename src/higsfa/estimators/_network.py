@@ -35,7 +35,8 @@ from higsfa.estimators.layer import Layer
 from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.driver import NETWORK_BLOCK, Budget, make_budget, tile_size, train_network
 from higsfa.training.features import feature_major
-from higsfa.training.layers import LayerPlan, TrainedLayer, threads
+from higsfa.training.layers import LayerPlan, TrainedLayer
+from higsfa.training.runner import threads
 from higsfa.training.shelves import free_bytes, spill_folder
 from higsfa.training.sources import Source
 

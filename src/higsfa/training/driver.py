@@ -16,8 +16,9 @@ from higsfa.core.tiles import make_plan
 from higsfa.training.checkpoints import Checkpoint, LayerStore
 from higsfa.training.dask_engine import cluster_client, train_on_dask
 from higsfa.training.features import Schedule, raw_features, shelve
-from higsfa.training.layers import LayerPlan, TrainedLayer, threads
+from higsfa.training.layers import LayerPlan, TrainedLayer
 from higsfa.training.network import ThreadGathering, computed_features, train_layer
+from higsfa.training.runner import threads
 from higsfa.training.shelves import FileShelf, MemoryShelf, Shelf, free_bytes, spill_folder
 
 NETWORK_BLOCK = 16384

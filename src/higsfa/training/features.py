@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.raw import Raw
 from higsfa.core.tiles import Plan, Tile
-from higsfa.training.layers import Runner
+from higsfa.training.runner import Runner
 from higsfa.training.shelves import Block, Shelf, field_of
 
 

@@ -25,8 +25,9 @@ from higsfa.core.solvers import solve_node
 from higsfa.core.statistics import Accumulator, Sums, Tree, merge, shifted, zero_for
 from higsfa.core.tiles import Tile
 from higsfa.training.features import Features, Schedule
-from higsfa.training.layers import LayerPlan, Runner, TrainedLayer
+from higsfa.training.layers import LayerPlan, TrainedLayer
 from higsfa.training.passes import PILOT, add_tile, guarded, pilot_shift
+from higsfa.training.runner import Runner
 from higsfa.training.shelves import Block, Shelf, field_of
 
 Floats = NDArray[np.float64]
