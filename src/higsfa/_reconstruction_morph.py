@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from higsfa._reconstruction_gradients import Differentiable
 from higsfa._reconstruction_linear import LinearReconstruction, decode
 from higsfa._reconstruction_prior import ImagePrior
 from higsfa._reconstruction_steer import steer
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
+from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]
 
@@ -84,7 +84,7 @@ def morph(
     if n_steps:
         k = head.n_features_[name]
         model, units = Differentiable(net), _units(head, name)
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             steered = [
                 steer(model, frame, goal[:k], units, prior=prior, bounds=bounds, n_steps=n_steps)
                 for frame, goal in zip(frames, moved, strict=True)

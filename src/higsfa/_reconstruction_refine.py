@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.utils.validation import check_array
-from threadpoolctl import threadpool_limits
 
 from higsfa._reconstruction_gradients import Differentiable
 from higsfa._reconstruction_linear import LinearReconstruction, decode
 from higsfa._reconstruction_prior import ImagePrior
+from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]
 
@@ -120,7 +120,7 @@ def refine(
     before = _features(model, X) - Y
     units = _units(scale, prior, start, before)
     task = _Task(model, units, prior, float(prior_weight), bounds, _spread(X))
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         found = [task.solve(x, y, max_iter) for x, y in zip(X, Y, strict=True)]
     images = np.array([image for image, _ in found])
     after = _features(model, images) - Y

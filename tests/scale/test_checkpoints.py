@@ -60,6 +60,14 @@ def test_a_fit_that_was_killed_at_random_moments_ends_in_the_same_bits(data, mem
         assert np.array_equal(np.load(tmp_path / "whole.npy"), np.load(tmp_path / "out.npy"))
 
 
+def test_a_fit_that_is_interrupted_after_everything_it_writes_ends_in_the_same_bits(tmp_path):
+    """Features in memory, on disk and nowhere; on one thread and on two, which once waited for each other."""
+    script = SCRIPT.with_name("interrupted_fits.py")
+    found = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert int(found.stdout) > 9 * 5  # it was interrupted at least once a layer
+
+
 @pytest.fixture
 def small():
     rng = np.random.default_rng(0)

@@ -32,10 +32,12 @@ from higsfa.estimators._validation import (
     unchanged_on_error,
 )
 from higsfa.estimators.layer import Layer
+from higsfa.training import driver
 from higsfa.training.checkpoints import Checkpoint, fit_key
-from higsfa.training.driver import NETWORK_BLOCK, Budget, make_budget, tile_size, train_network
+from higsfa.training.driver import Budget, make_budget, tile_size, train_network
 from higsfa.training.features import feature_major
-from higsfa.training.layers import LayerPlan, TrainedLayer, threads
+from higsfa.training.layers import LayerPlan, TrainedLayer
+from higsfa.training.runner import threads
 from higsfa.training.shelves import free_bytes, spill_folder
 from higsfa.training.sources import Source
 
@@ -168,7 +170,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             product_dtype(kind).itemsize,
             n_cells,
             64,
-            -(-n_samples // NETWORK_BLOCK),
+            -(-n_samples // driver.NETWORK_BLOCK),
             self._n_jobs(),
             self._memory_limit(),
             disk=free_bytes(spill_folder(self.spill)),

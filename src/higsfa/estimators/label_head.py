@@ -16,12 +16,12 @@ from sklearn.base import BaseEstimator, _fit_context, clone, is_classifier, is_r
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
-from threadpoolctl import threadpool_limits
 
 from higsfa.core.labels import is_discrete, label_names, missing, numeric, pick_label
 from higsfa.core.memberships import group_memberships
 from higsfa.estimators._validation import unchanged_on_error
 from higsfa.graphs import check_weights
+from higsfa.training.runner import one_blas_thread
 
 __all__ = ["GaussianClasses", "LabelHead"]
 
@@ -67,7 +67,7 @@ class GaussianClasses:
     def posterior(self, Y: NDArray[Any]) -> Floats:
         """Probabilities (N, C) of the classes, finite for every finite sample however far out."""
         out = np.empty((len(Y), len(self.log_weights)))
-        with threadpool_limits(1, user_api="blas"):  # threads cost more than they give on matrices this small
+        with one_blas_thread():  # threads cost more than they give on matrices this small
             for lo in range(0, len(Y), BLOCK_ROWS):
                 out[lo : lo + BLOCK_ROWS] = self._log_joint(Y[lo : lo + BLOCK_ROWS])
         return np.asarray(softmax(out, axis=1))
@@ -410,7 +410,7 @@ class LabelHead(BaseEstimator):
             return lambda k: clone(regressor).fit(task.Y[:, :k], task.target, **weights)
 
         k = _check_n_features(_per_label(self.n_features, name, None), task)
-        with threadpool_limits(1, user_api="blas") if regressor is None else nullcontext():
+        with one_blas_thread() if regressor is None else nullcontext():
             if k == "cv":
                 scores = _cross_validate(task, trainer, _check_candidates(self.candidates, task.Y.shape[1]), cv)
                 self.cv_results_[name] = scores

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from higsfa.core.nodes import Frontend
 from higsfa.core.statistics import Sums, Tree, merge
 from higsfa.training.checkpoints import Checkpoint
 from higsfa.training.features import Schedule, feature_major
-from higsfa.training.layers import LayerPlan, Runner, TrainedLayer, one_by_one
+from higsfa.training.layers import LayerPlan, TrainedLayer
 from higsfa.training.network import NodeSums, Reduce, start_node, train_nodes
+from higsfa.training.runner import Runner, one_blas_thread, one_by_one
 from higsfa.training.shelves import Block, field_of
 
 Floats = NDArray[np.float64]
@@ -77,7 +77,7 @@ _HELD: dict[tuple[str, int, int], Block] = {}
 
 def _shifts(job: Job) -> list[Floats]:
     """The shift of every node, from the first tile."""
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         first = job.features(0)
         return [
             start_node(p, job.frontends, job.schedule, field_of(first, index), job.dtype).shift
@@ -93,7 +93,7 @@ def _fold(job: Job, shifts: list[Floats], block: int) -> list[Sums]:
         for p in range(len(index))
     ]
     t = sum(len(tiles) for tiles in job.schedule.blocks[:block])
-    with threadpool_limits(1, user_api="blas"), np.errstate(all="ignore"):
+    with one_blas_thread(), np.errstate(all="ignore"):
         for tile in job.schedule.blocks[block]:
             features = job.features(t)
             for p, node in enumerate(nodes):
@@ -114,7 +114,7 @@ def _some(total: list[Sums], lo: int, hi: int) -> list[Sums]:
 
 
 def _reduce(sums: list[Sums], lo: int, shifts: list[Floats], reduce: Reduce) -> list[Any]:
-    with threadpool_limits(1, user_api="blas"), np.errstate(all="ignore"):
+    with one_blas_thread(), np.errstate(all="ignore"):
         return [reduce(lo + i, own, shifts[lo + i]) for i, own in enumerate(sums)]
 
 

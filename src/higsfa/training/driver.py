@@ -15,9 +15,10 @@ from higsfa.core.graph import TrainingGraph
 from higsfa.core.tiles import make_plan
 from higsfa.training.checkpoints import Checkpoint, LayerStore
 from higsfa.training.dask_engine import cluster_client, train_on_dask
-from higsfa.training.features import Schedule, raw_features, shelve
-from higsfa.training.layers import LayerPlan, TrainedLayer, threads
+from higsfa.training.features import Schedule, raw_features
+from higsfa.training.layers import LayerPlan, TrainedLayer
 from higsfa.training.network import ThreadGathering, computed_features, train_layer
+from higsfa.training.runner import Runner, threads
 from higsfa.training.shelves import FileShelf, MemoryShelf, Shelf, free_bytes, spill_folder
 
 NETWORK_BLOCK = 16384
@@ -73,7 +74,7 @@ def tile_size(plans: list[LayerPlan], n_pixels: int, itemsize: int) -> int:
     """Samples in a tile: 2,048, or fewer where the widest layer would take too much memory."""
     widest = max([n_pixels] + [plan.fields.n_nodes * plan.n_components for plan in plans])
     fitting = max(1, TILE_MEMORY // (widest * itemsize))
-    return int(np.clip(1 << (fitting.bit_length() - 1), 64, NETWORK_TILE))
+    return min(NETWORK_TILE, max(64, 1 << (fitting.bit_length() - 1)))
 
 
 def make_budget(
@@ -207,31 +208,52 @@ def train_network(
         limit,
         disk=free_bytes(folder),
     )
-    layers: list[TrainedLayer] = []
-    channels = plans[0].width
-    shelf = _shelf(budget.input_place, n_pixels // channels, channels, schedule, input_dtype, folder)
-    features = raw_features(read, schedule, channels, shelf)
-    block_bytes = NETWORK_BLOCK * n_pixels * input_dtype.itemsize
-    means = None
+    by_blocks = NETWORK_BLOCK * n_pixels * input_dtype.itemsize <= limit // 4
     with threads(n_jobs) as run:
-        shelve(features, read, schedule, channels, block_bytes, limit // 4, run)
-        for k, (layer_plan, share) in enumerate(zip(plans, budget.layers, strict=True)):
-            nodes, n_tiles = layer_plan.fields.n_nodes, len(schedule.tiles)
-            on_node = on_layer(k, nodes * n_tiles)
-            shelf = _shelf(share.place, nodes, layer_plan.n_components, schedule, dtype, folder)
-            known = None if checkpoint is None else checkpoint.load_layer(k, layer_plan)
-            if known is None:
-                at_once = None if features.kept else share.nodes_at_once
-                store = None if checkpoint is None else LayerStore(checkpoint, k, layer_plan, plan)
-                gather = ThreadGathering(layer_plan, features, schedule, dtype, run, at_once, on_node, store)
-                layer, features = train_layer(gather, means, shelf)
-                if checkpoint is not None:
-                    checkpoint.save_layer(k, layer)
-            else:
-                layer, features = known, computed_features(known, features, shelf, dtype, run)
-                on_node(nodes * n_tiles)
-            layers.append(layer)
-            means = layer.output_means
+        return _train_layers(
+            plans, read, schedule, input_dtype, dtype, budget, run, folder, on_layer, checkpoint, by_blocks=by_blocks
+        )
+
+
+def _train_layers(
+    plans: list[LayerPlan],
+    read: Callable[[NDArray[np.intp]], NDArray[Any]],
+    schedule: Schedule,
+    input_dtype: np.dtype[Any],
+    dtype: np.dtype[Any],
+    budget: Budget,
+    run: Runner,
+    folder: Path | None,
+    on_layer: Callable[[int, int], Callable[[int], None]],
+    checkpoint: Checkpoint | None,
+    *,
+    by_blocks: bool,
+) -> list[TrainedLayer]:
+    """The layers one after the other, on threads; those that a checkpoint holds are not trained again."""
+    n_pixels, channels = int(np.prod(plans[0].fields.grid)), plans[0].width
+    shelf = _shelf(budget.input_place, n_pixels, channels, schedule, input_dtype, folder)
+    # No one else may refer to features: what the next layer does not need is gone when the name is taken again.
+    features = raw_features(read, schedule, channels, shelf, run, by_blocks=by_blocks)
+    layers: list[TrainedLayer] = []
+    means = None
+    for k, (plan, share) in enumerate(zip(plans, budget.layers, strict=True)):
+        nodes, n_tiles = plan.fields.n_nodes, len(schedule.tiles)
+        on_node = on_layer(k, nodes * n_tiles)
+        shelf = _shelf(share.place, nodes, plan.n_components, schedule, dtype, folder)
+        known = None if checkpoint is None else checkpoint.load_layer(k, plan)
+        if known is None:
+            features.fill()
+            store = None if checkpoint is None else LayerStore(checkpoint, k, plan, schedule.plan)
+            layer, features = train_layer(
+                ThreadGathering(plan, features, schedule, dtype, run, share.nodes_at_once, on_node, store), means, shelf
+            )
+            if checkpoint is not None:
+                checkpoint.save_layer(k, layer)
+        else:
+            layer, features = known, computed_features(known, features, shelf, dtype, run)
+            on_node(nodes * n_tiles)
+        layers.append(layer)
+        means = layer.output_means
     return layers
 
 

@@ -1,4 +1,4 @@
-"""Features between layers, tile by tile: kept on a shelf, or computed when asked for."""
+"""Features between layers, tile by tile: on a shelf, or computed when asked for."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from higsfa.core.raw import Raw
 from higsfa.core.tiles import Plan, Tile
-from higsfa.training.layers import Runner
-from higsfa.training.shelves import Block, Shelf, field_of
+from higsfa.training.runner import Runner
+from higsfa.training.shelves import Block, Shelf
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +42,19 @@ READ_ROWS = 1024
 
 
 class Features:
-    """Features of a layer, tile by tile: computed when asked for, and kept on a shelf if there is one.
+    """Features of a layer, tile by tile: all on a shelf, or computed each time they are asked for.
 
     Parameters
     ----------
     compute : the block of a tile.
-    shelf : where blocks stay once they are computed; None to compute them every time.
+    shelf : where blocks wait; None to compute them every time.
+    put_all : puts all blocks on the shelf; by default they are computed one after the other.
     """
 
-    def __init__(self, compute: Callable[[int], Block], shelf: Shelf | None) -> None:
-        self._compute, self.shelf = compute, shelf
+    def __init__(
+        self, compute: Callable[[int], Block], shelf: Shelf | None, put_all: Callable[[Shelf], None] | None = None
+    ) -> None:
+        self._compute, self.shelf, self._put_all = compute, shelf, put_all
 
     @classmethod
     def on(cls, shelf: Shelf) -> Features:
@@ -64,23 +67,28 @@ class Features:
         """Whether every block is on the shelf."""
         return self.shelf is not None and self.shelf.complete
 
+    def fill(self) -> None:
+        """Put all blocks on the shelf, if there is one. Nothing is trained on a shelf that is half full."""
+        if self.shelf is None or self.shelf.complete:
+            return
+        self.shelf.reserve()
+        if self._put_all is not None:
+            self._put_all(self.shelf)
+        else:
+            for t in range(len(self.shelf.samples)):
+                self.shelf.write(t, 0, self._compute(t))
+        self.shelf.filled()
+        self._compute, self._put_all = _nothing, None  # what they were made of is not needed any more
+
     def tile(self, t: int) -> Block:
         """The block of a tile."""
-        if self.shelf is None:
-            return self._compute(t)
-        if self.shelf.has(t):
-            return self.shelf.tile(t)
-        block = self._compute(t)
-        self.shelf.put(t, block)
-        if self.shelf.complete:  # what they were computed from is not needed any more
-            self._compute = _nothing
-        return block
+        self.fill()
+        return self._compute(t) if self.shelf is None else self.shelf.tile(t)
 
     def field(self, t: int, index: NDArray[np.intp]) -> Raw:
-        """Raw input (children * width, n) of the node whose field is `index`."""
-        if self.shelf is not None and self.shelf.has(t):
-            return self.shelf.field(t, index)
-        return field_of(self.tile(t), index)
+        """Raw input (children * width, n) of the node whose field is `index`, from the shelf."""
+        assert self.shelf is not None
+        return self.shelf.field(t, index)
 
 
 def _nothing(t: int) -> Block:
@@ -88,47 +96,41 @@ def _nothing(t: int) -> Block:
 
 
 def feature_major(samples: NDArray[Any], channels: int) -> Block:
-    """Samples (n, ...) as a block (pixels, channels, n)."""
-    return np.ascontiguousarray(samples.reshape(len(samples), -1).T).reshape(-1, channels, len(samples))
+    """Samples (n, ...) as a block (pixels, channels, n), always a copy: a source may use its array again."""
+    flat = samples.reshape(len(samples), -1)
+    return np.array(flat.T, order="C").reshape(-1, channels, len(samples))
 
 
 def raw_features(
-    read: Callable[[NDArray[np.intp]], NDArray[Any]], schedule: Schedule, channels: int, shelf: Shelf | None
-) -> Features:
-    """Raw input, read and laid out feature-major."""
-    tiles = schedule.tiles
-
-    def compute(t: int) -> Block:
-        return feature_major(read(tiles[t].rows), channels)
-
-    return Features(compute, shelf)
-
-
-def shelve(
-    features: Features,
     read: Callable[[NDArray[np.intp]], NDArray[Any]],
     schedule: Schedule,
     channels: int,
-    block_bytes: int,
-    limit: int,
+    shelf: Shelf | None,
     run: Runner,
-) -> None:
-    """Put the raw input on its shelf, block by block, reading rows in the order in which the data hold them.
+    *,
+    by_blocks: bool,
+) -> Features:
+    """Raw input, read and laid out feature-major.
 
     The rows of a tile lie scattered over its block; read one tile after the other, a chunked file would be decoded
-    many times. Blocks of more than `limit` bytes are left to be read tile by tile.
+    many times. So they go to the shelf block by block, in the order in which the data hold them, unless blocks are too
+    large for that.
     """
-    shelf = features.shelf
-    if shelf is None or block_bytes > limit:
-        return
-    t = 0
-    for tiles in schedule.blocks:
-        if tiles:
-            _shelve_block(shelf, t, tiles, read, channels, run)
-        t += len(tiles)
+
+    def compute(t: int) -> Block:
+        return feature_major(read(schedule.tiles[t].rows), channels)
+
+    def put_all(shelf: Shelf) -> None:
+        t = 0
+        for tiles in schedule.blocks:
+            if tiles:
+                _put_block(shelf, t, tiles, read, channels, run)
+            t += len(tiles)
+
+    return Features(compute, shelf, put_all if by_blocks else None)
 
 
-def _shelve_block(
+def _put_block(
     shelf: Shelf,
     first: int,
     tiles: tuple[Tile, ...],
@@ -144,7 +146,7 @@ def _shelve_block(
         samples[i * READ_ROWS : (i + 1) * READ_ROWS] = some.reshape(len(some), -1)
 
     def put(i: int) -> None:
-        shelf.put(first + i, feature_major(samples[np.searchsorted(rows, tiles[i].rows)], channels))
+        shelf.write(first + i, 0, feature_major(samples[np.searchsorted(rows, tiles[i].rows)], channels))
 
     run(read_some, -(-len(rows) // READ_ROWS))
     run(put, len(tiles))

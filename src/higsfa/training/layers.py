@@ -1,21 +1,18 @@
-"""Layers before and after training, and the threads they run on."""
+"""Layers before and after training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from higsfa.core.expansions import Expansion
 from higsfa.core.fields import Fields
 from higsfa.core.nodes import Frontend, Node, Projection
 from higsfa.core.solvers import NodeOptions
+from higsfa.training.runner import Runner
 from higsfa.training.shelves import Block, field_of
 
 Floats = NDArray[np.float64]
@@ -123,35 +120,3 @@ class TrainedLayer:
             node = self.node(p)
             means[p, : node.n_components] = node.output_mean
         return means
-
-
-class Runner(Protocol):
-    """Calls work(0) .. work(n - 1), maybe on several threads."""
-
-    def __call__(self, work: Callable[[int], None], n: int) -> None: ...
-
-
-@contextmanager
-def threads(n_jobs: int) -> Iterator[Runner]:
-    """A runner on `n_jobs` threads, with BLAS held at one thread."""
-    with threadpool_limits(1, user_api="blas"):
-        if n_jobs == 1:
-            yield one_by_one
-            return
-        with ThreadPoolExecutor(n_jobs) as pool:
-
-            def quietly(work: Callable[[int], None], p: int) -> None:
-                with np.errstate(all="ignore"):  # the setting of the calling thread does not reach this one
-                    work(p)
-
-            def run(work: Callable[[int], None], n: int) -> None:
-                for done in [pool.submit(quietly, work, p) for p in range(n)]:
-                    done.result()
-
-            yield run
-
-
-def one_by_one(work: Callable[[int], None], n: int) -> None:
-    """A runner on the calling thread."""
-    for p in range(n):
-        work(p)

@@ -25,8 +25,9 @@ from higsfa.core.solvers import solve_node
 from higsfa.core.statistics import Accumulator, Sums, Tree, merge, shifted, zero_for
 from higsfa.core.tiles import Tile
 from higsfa.training.features import Features, Schedule
-from higsfa.training.layers import LayerPlan, Runner, TrainedLayer
+from higsfa.training.layers import LayerPlan, TrainedLayer
 from higsfa.training.passes import PILOT, add_tile, guarded, pilot_shift
+from higsfa.training.runner import Runner
 from higsfa.training.shelves import Block, Shelf, field_of
 
 Floats = NDArray[np.float64]
@@ -117,7 +118,7 @@ class Settle:
 
 
 def _ignore(steps: int) -> None:
-    """Progress that is not shown."""
+    """Progress that is not shthis."""
 
 
 class PassStore(Protocol):
@@ -157,7 +158,7 @@ class ThreadGathering:
 
     Attributes
     ----------
-    nodes_at_once : how many nodes are summed side by side when tiles are streamed; None for all.
+    nodes_at_once : how many nodes are summed side by side when tiles are streamed.
     on_node : called with the number of node-tiles that were added, for progress.
     """
 
@@ -166,65 +167,60 @@ class ThreadGathering:
     schedule: Schedule
     dtype: np.dtype[Any]
     run: Runner
-    nodes_at_once: int | None = None
+    nodes_at_once: int
     on_node: Callable[[int], None] = lambda _: None
     saved: PassStore | None = None
 
     def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]:
+        own = plan is self.plan  # else a pass before it, for means and principal components
+        store = self.saved if own and not plan.shared else None
+        finished = {} if store is None else store.finished()
+        this = _Pass(plan, frontends, reduce, store, finished, self.on_node if own else _ignore)
         n = plan.fields.n_nodes
-        results: list[Any] = [None] * n
-        step = n if self.nodes_at_once is None else self.nodes_at_once
-        lo = 0
-        while lo < n:  # the first pass may leave everything on a shelf
-            nodes = range(lo, n if self.below.kept else min(lo + step, n))
-            pass_over = self._node_by_node if self.below.kept else self._tile_by_tile
-            pass_over(nodes, plan, frontends, reduce, results)
-            lo = nodes.stop
+        results: list[Any] = [finished.get(p) for p in range(n)]
+        if self.below.kept:
+            self._node_by_node(this, results)
+        else:
+            for lo in range(0, n, self.nodes_at_once):
+                self._tile_by_tile(range(lo, min(lo + self.nodes_at_once, n)), this, results)
         return results
 
-    def _node_by_node(self, nodes: range, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any]) -> None:
-        index = plan.fields.index
-        on_node = self.on_node if plan is self.plan else _ignore
-        store = self.saved if plan is self.plan and not plan.shared else None
-        finished = store.finished() if store is not None else {}
+    def _node_by_node(self, this: _Pass, results: list[Any]) -> None:
+        index = this.plan.fields.index
 
-        def work(i: int) -> None:
-            p = nodes[i]
-            if p in finished:
-                results[p] = reduce.again(p, finished[p]) if isinstance(reduce, Again) else finished[p]
-                on_node(len(self.schedule.tiles))
+        def work(p: int) -> None:
+            if p in this.finished:
+                results[p] = this.reduce.again(p, results[p]) if isinstance(this.reduce, Again) else results[p]
+                this.on_node(len(self.schedule.tiles))
                 return
-            gathering, t = start_node(p, frontends, self.schedule, self.below.field(0, index[p]), self.dtype), 0
+            gathering, t = start_node(p, this.frontends, self.schedule, self.below.field(0, index[p]), self.dtype), 0
             for block, tiles in enumerate(self.schedule.blocks):
                 for tile in tiles:
                     gathering.add(self.below.field(t, index[p]), tile)
                     t += 1
                 gathering.end_block(block)
-            results[p] = reduce(p, gathering.total(), gathering.shift)
-            on_node(t)
-            if store is not None:
-                store.add(p, results[p])
+            results[p] = this.reduce(p, gathering.total(), gathering.shift)
+            this.on_node(t)
+            if this.store is not None:
+                this.store.add(p, results[p])
 
-        self.run(work, len(nodes))
+        self.run(work, len(results))
 
-    def _tile_by_tile(self, nodes: range, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any]) -> None:
-        index = plan.fields.index
-        first = self.below.tile(0)
-        on_node = self.on_node if plan is self.plan else _ignore
-        gatherings: list[Any] = [
-            start_node(p, frontends, self.schedule, field_of(first, index[p]), self.dtype) for p in nodes
-        ]
-        store = self.saved if plan is self.plan and not plan.shared else None
-        finished = store.finished() if store is not None else {}
-        if all(p in finished for p in nodes):
-            for p in nodes:
-                results[p] = reduce.again(p, finished[p]) if isinstance(reduce, Again) else finished[p]
+    def _tile_by_tile(self, nodes: range, this: _Pass, results: list[Any]) -> None:
+        if all(p in this.finished for p in nodes):
+            this.on_node(len(nodes) * len(self.schedule.tiles))
             return
-        begin = store.resume(nodes.start, gatherings) if store is not None else 0
+        index = this.plan.fields.index
+        first = self.below.tile(0)
+        gatherings: list[Any] = [
+            start_node(p, this.frontends, self.schedule, field_of(first, index[p]), self.dtype) for p in nodes
+        ]
+        begin = 0 if this.store is None else this.store.resume(nodes.start, gatherings)
         t = 0
         for block, tiles in enumerate(self.schedule.blocks):
             if block < begin:
                 t += len(tiles)
+                this.on_node(len(nodes) * len(tiles))
                 continue
             for tile in tiles:
                 features = first if t == 0 else self.below.tile(t)
@@ -233,20 +229,40 @@ class ThreadGathering:
                     gatherings[i].add(field_of(features, index[nodes[i]]), tile)
 
                 self.run(add, len(nodes))
-                on_node(len(nodes))
+                this.on_node(len(nodes))
                 t += 1
             for gathering in gatherings:
                 gathering.end_block(block)
-            if store is not None:
-                store.after_block(nodes.start, block + 1, gatherings)
+            if this.store is not None:
+                this.store.after_block(nodes.start, block + 1, gatherings)
 
         def conclude(i: int) -> None:
-            gathering, gatherings[i] = gatherings[i], None
-            results[nodes[i]] = reduce(nodes[i], gathering.total(), gathering.shift)
-            if store is not None:
-                store.add(nodes[i], results[nodes[i]])
+            p, gathering, gatherings[i] = nodes[i], gatherings[i], None
+            if p in this.finished:
+                return
+            results[p] = this.reduce(p, gathering.total(), gathering.shift)
+            if this.store is not None:
+                this.store.add(p, results[p])
 
         self.run(conclude, len(nodes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """What one call of a gathering is for.
+
+    Attributes
+    ----------
+    store, finished : where its nodes and sums are saved, if they are, and the nodes that were there at its beginning.
+    on_node : called with the number of node-tiles that were added.
+    """
+
+    plan: LayerPlan
+    frontends: tuple[Frontend, ...]
+    reduce: Reduce
+    store: PassStore | None
+    finished: dict[int, Node]
+    on_node: Callable[[int], None]
 
 
 def start_node(p: int, frontends: tuple[Frontend, ...], schedule: Schedule, raw: Raw, dtype: np.dtype[Any]) -> NodeSums:
@@ -282,7 +298,7 @@ def train_nodes(
 
 def train_layer(gather: ThreadGathering, means: Floats | None, shelf: Shelf | None) -> tuple[TrainedLayer, Features]:
     """Train a layer on threads; returns it and its features, which are kept on the shelf if there is one."""
-    if gather.plan.shared or shelf is None or gather.below.shelf is None:
+    if gather.plan.shared or shelf is None or not gather.below.kept:
         layer = train_nodes(gather, means)
         return layer, computed_features(layer, gather.below, shelf, gather.dtype, gather.run)
     shelf.reserve()
@@ -319,9 +335,9 @@ class SolveAndEncode:
 
 def _added(settled: list[tuple[Sums, Floats]]) -> tuple[Sums, Floats]:
     """Sums over all fields."""
-    total, shift = settled[0]
-    for p in range(1, len(settled)):
-        sums, own = settled[p]
+    first, shift = settled[0]
+    total = first.copy()  # sums that a worker returned may still be its own
+    for sums, own in settled[1:]:
         total = merge(total, shifted(sums, own - shift))
     return total, shift
 

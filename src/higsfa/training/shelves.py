@@ -45,27 +45,15 @@ class Shelf(ABC):
 
     def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any]) -> None:
         self.nodes, self.width, self.samples, self.dtype = nodes, width, samples, dtype
-        self._there = [False] * len(samples)
-
-    @property
-    def complete(self) -> bool:
-        return all(self._there)
-
-    def has(self, t: int) -> bool:
-        return self._there[t]
-
-    def put(self, t: int, block: Block) -> None:
-        """Put the whole block of a tile."""
-        self.write(t, 0, block)
-        self._there[t] = True
+        self.complete = False
 
     def filled(self) -> None:
-        """Say that all blocks have been written, node by node."""
-        self._there = [True] * len(self.samples)
+        """Say that all blocks have been written."""
+        self.complete = True
 
     @abstractmethod
     def reserve(self) -> None:
-        """Make room for blocks that will be written node by node."""
+        """Make room for all blocks; to be called before the first is written."""
 
     @abstractmethod
     def write(self, t: int, first: int, part: Block) -> None:
@@ -84,27 +72,20 @@ class MemoryShelf(Shelf):
 
     def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any]) -> None:
         super().__init__(nodes, width, samples, dtype)
-        self._blocks: list[Block | None] = [None] * len(samples)
-
-    def write(self, t: int, first: int, part: Block) -> None:
-        if self._blocks[t] is None:
-            self._blocks[t] = self._empty(self.samples[t])
-        # Always a copy: the caller may use its array again for the next tile.
-        self.tile(t)[first : first + len(part)] = part
+        self._blocks: list[Block] = []
 
     def reserve(self) -> None:
-        self._blocks = [self._empty(n) for n in self.samples]
+        self._blocks = [np.empty((self.nodes, self.width, n), self.dtype) for n in self.samples]
 
-    def _empty(self, n: int) -> Block:
-        return np.empty((self.nodes, self.width, n), self.dtype)
+    def write(self, t: int, first: int, part: Block) -> None:
+        # Always a copy: the caller may use its array again for the next tile.
+        self._blocks[t][first : first + len(part)] = part
 
     def tile(self, t: int) -> Block:
-        block = self._blocks[t]
-        assert block is not None
-        return block
+        return self._blocks[t]
 
     def field(self, t: int, index: NDArray[np.intp]) -> Raw:
-        return field_of(self.tile(t), index)
+        return field_of(self._blocks[t], index)
 
 
 class FileShelf(Shelf):
