@@ -223,7 +223,7 @@ def test_a_pipeline_comes_back_to_the_bit(tmp_path):
 @pytest.mark.filterwarnings("ignore:X .* feature names:UserWarning")
 def test_feature_names_are_kept(tmp_path):
     X, y = signals()
-    frame = pd.DataFrame(X, columns=["plain", "two words", "", "naïve", "日本語", "😀"])
+    frame = pd.DataFrame(X, columns=["plain", "two words", "", "naïve", "日本語\ud800", "😀"])
     model = GSFA(2, graph="serial").fit(frame, y)
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")

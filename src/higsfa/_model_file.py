@@ -27,6 +27,8 @@ MAX_HEADER = 2**18
 """Bytes of the safetensors header; parsed JSON can take 35 times as much memory."""
 ALLOWANCE = 12 * 2**20
 """Bytes that may be built beyond the arrays, on top of the size of the file."""
+MAX_DIGITS = 40
+"""Characters of a number in the header."""
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "I64": np.dtype("<i8"), "U8": np.dtype("u1")}
 
 Arrays = dict[str, NDArray[Any]]
@@ -236,12 +238,18 @@ def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    return int(digits) if len(digits) <= 19 else refuse("its header holds a number of more than 19 digits")
+    return int(_short_number(digits))
 
 
 def _real(digits: str) -> float:
-    value = float(digits) if len(digits) <= 40 else refuse("its header holds a number of more than 40 digits")
+    value = float(_short_number(digits))
     return value if isfinite(value) else refuse("its header holds a number that is too large")
+
+
+def _short_number(digits: str) -> str:
+    return (
+        digits if len(digits) <= MAX_DIGITS else refuse(f"its header holds a number of more than {MAX_DIGITS} digits")
+    )
 
 
 # ---------------------------------------------------------------------- writing

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from math import prod
 from typing import Any
 
-import numpy as np
-
-from higsfa._model_file import Arrays, Tensors, listed, members, refuse, truth, whole
+from higsfa._model_file import MAX_DIGITS, Arrays, Tensors, listed, members, refuse, truth, whole
 from higsfa._model_nodes import MAX_VALUES, NodeShape, pack_nodes, unpack_nodes
-from higsfa._model_params import expansion_text, read_expansion
+from higsfa._model_params import expansion_text, plain, read_expansion, typed
 from higsfa.core.fields import Fields
 from higsfa.core.nodes import Node
 from higsfa.core.solvers import NodeOptions
@@ -21,6 +19,13 @@ MAX_LINKS = 2**26
 """Inputs of all nodes of a layer, counted in nodes below."""
 POSITION_BYTES = 40
 """Memory of one position of a field on one axis of a grid."""
+OPTION_TYPES: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "float": (float,),
+    "int | None": (int, type(None)),
+    "str": (str,),
+}
+"""Types of values by how NodeOptions declares them."""
 
 
 def pack_layer(layer: TrainedLayer, arrays: Arrays, prefix: str) -> dict[str, Any]:
@@ -35,12 +40,11 @@ def pack_layer(layer: TrainedLayer, arrays: Arrays, prefix: str) -> dict[str, An
         "shared": plan.shared,
         "clip_range": plan.clip_range,
         "clipped": layer.nodes[0].frontend.low is not None,
-        "options": {name: _item(value) for name, value in asdict(plan.options).items()},
+        "options": {
+            option.name: typed(plain(getattr(plan.options, option.name), option.name), OPTION_TYPES[str(option.type)])
+            for option in fields(NodeOptions)
+        },
     }
-
-
-def _item(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def unpack_layer(record: Any, tensors: Tensors, prefix: str, grid: tuple[int, ...], width: int) -> TrainedLayer:
@@ -51,7 +55,7 @@ def unpack_layer(record: Any, tensors: Tensors, prefix: str, grid: tuple[int, ..
         _unpack_fields(grid, field, stride, truth(pad, f"{prefix}pad"), tensors, prefix),
         width,
         read_expansion(expansion),
-        None if pca is None else whole(pca, f"{prefix}pca", 1, MAX_VALUES),
+        None if pca is None else whole(pca, f"{prefix}pca", 1, 10**MAX_DIGITS),
         truth(shared, f"{prefix}shared"),
         truth(clip_range, f"{prefix}clip_range"),
         _unpack_options(options, f"{prefix}options"),
@@ -86,11 +90,10 @@ def _unpack_fields(grid: tuple[int, ...], field: Any, stride: Any, pad: bool, te
 
 
 def _unpack_options(record: Any, what: str) -> NodeOptions:
-    known = {"bool": (bool,), "float": (float,), "int | None": (int, type(None)), "str": (str,)}
     names = [option.name for option in fields(NodeOptions)]
     values = dict(zip(names, members(record, what, *names), strict=True))
     for option in fields(NodeOptions):
-        if type(values[option.name]) not in known[str(option.type)]:
+        if type(values[option.name]) not in OPTION_TYPES[str(option.type)]:
             refuse(f"{what}: {option.name} has a value of the wrong type")
     whole(values["n_components"], f"{what}: n_components", 1, MAX_VALUES)
     if values["scaling"] not in ("sensitivity", "qr"):

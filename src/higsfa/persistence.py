@@ -215,7 +215,7 @@ def _unpack_network(cls: type, record: dict[str, Any], tensors: Tensors, prefix:
     if not shape or prod(shape) > MAX_VALUES:
         refuse(f"input_shape must have 1 to 4 sizes, and at most {MAX_VALUES:,} values in all")
     network = _unpack_common(cls, common, prod(shape), tensors, prefix)
-    if network.n_jobs is not None and not 1 <= abs(network.n_jobs) <= MAX_JOBS:
+    if network.n_jobs is not None and (network.n_jobs == 0 or network.n_jobs > MAX_JOBS):
         refuse(f"n_jobs must be from 1 to {MAX_JOBS:,}, or negative")
     trained: list[TrainedLayer] = []
     for k, layer in enumerate(listed(layers, "trained")):
