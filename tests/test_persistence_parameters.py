@@ -64,6 +64,7 @@ LABELS = [
 ]
 EDGES = np.array([[0, 1, 2.0], [1, 2, 1.0]])
 MATRIX = sp.coo_array((np.ones(4), ([0, 1, 1, 2], [1, 0, 2, 1])), shape=(N, N))
+MATRICES = [MATRIX, MATRIX.tocsr(), MATRIX.tocsc(), sp.csr_matrix(MATRIX), MATRIX.astype(bool), MATRIX.astype(np.int8)]
 RECIPES = {
     AutoGraph: {},
     ClusteredGraph: {"label": LABELS, "self_loops": [*BOOLEAN, 1, 0]},
@@ -72,8 +73,7 @@ RECIPES = {
     SequenceGraph: {"lag": [1, 2, np.int64(3), 10**30]},
     WindowGraph: {"label": LABELS, "half_width": [1, np.int32(4)], "mirrored": [*BOOLEAN, 1, 0]},
     EdgeGraph: {
-        "edges": [EDGES, EDGES.tolist(), EDGES[:, :2], EDGES.astype(np.float32)]
-        + [MATRIX, MATRIX.tocsr(), MATRIX.tocsc(), sp.csr_matrix(MATRIX), MATRIX.astype(bool), MATRIX.astype(np.int8)],
+        "edges": [EDGES, EDGES.tolist(), EDGES[:, :2], EDGES.astype(np.float32), *MATRICES],
         "node_weights": [None, np.ones(N), [1.0, 2.0], range(1, 4), np.ones(N, np.float32)],
     },
     GraphSum: {
