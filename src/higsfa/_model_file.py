@@ -129,7 +129,7 @@ class Tensors:
     """
 
     def __init__(self, file: BinaryIO, start: int, entries: dict[str, Entry], size: int) -> None:
-        self._file, self._start, self._entries, self._size = file, start, entries, size
+        self._file, self._start, self._entries, self.size = file, start, entries, size
         self._spare = size + ALLOWANCE
 
     def take(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
@@ -157,7 +157,7 @@ class Tensors:
         """Count memory that is about to be taken for something other than the arrays."""
         self._spare -= n_bytes
         if self._spare < 0:
-            refuse(f"what the header describes takes too much memory for a file of {self._size:,} bytes")
+            refuse(f"what the header describes takes too much memory for a file of {self.size:,} bytes")
 
     def finish(self) -> None:
         """All arrays must have been taken."""

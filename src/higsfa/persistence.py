@@ -35,7 +35,7 @@ from higsfa._model_file import (
     write_atomically,
 )
 from higsfa._model_head import pack_head, unpack_head
-from higsfa._model_layers import POSITION_BYTES, pack_layer, unpack_layer
+from higsfa._model_layers import POSITION_BYTES, Effort, pack_layer, unpack_layer
 from higsfa._model_nodes import MAX_VALUES, NodeShape, pack_nodes, unpack_nodes
 from higsfa._model_params import expansion_text, pack_params, read_expansion, unpack_params
 from higsfa._model_texts import pack_names, unpack_names
@@ -218,11 +218,12 @@ def _unpack_network(cls: type, record: dict[str, Any], tensors: Tensors, prefix:
     if network.n_jobs is not None and (network.n_jobs == 0 or network.n_jobs > MAX_JOBS):
         refuse(f"n_jobs must be from 1 to {MAX_JOBS:,}, or negative")
     trained: list[TrainedLayer] = []
+    effort = Effort(prod(shape), tensors.size)
     for k, layer in enumerate(listed(layers, "trained")):
         if k == 0:
             grid, width = _first_grid(shape, layer)
             tensors.spend(POSITION_BYTES * sum(grid))
-        trained.append(unpack_layer(layer, tensors, f"{prefix}layers.{k}.", grid, width))
+        trained.append(unpack_layer(layer, tensors, f"{prefix}layers.{k}.", grid, width, effort))
         grid, width = trained[-1].plan.fields.shape, trained[-1].plan.n_components
     if not trained:
         refuse("a network must have at least one layer")

@@ -39,6 +39,9 @@ from higsfa.core.kernels import NORMALIZE, Program, by_rows, compiled
 
 __all__ = ["Expansion", "FunctionExpansion", "as_expansion", "parse_expansion"]
 
+MAX_PROGRAM = 2**15
+"""Rows that are worked out one by one for compiled loops; of more, terms make long blocks, which is as quick."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Expansion:
@@ -264,6 +267,8 @@ class _Plan:
 
     @cached_property
     def _steps(self) -> list[tuple[Term, slice, list[Operation] | None]]:
+        if self.size > MAX_PROGRAM:
+            return [(term, rows, None) for term, rows in self.spans]
         numbers = np.arange(self.children * self.width).reshape(self.children, self.width, 1)
         return [(term, rows, term.operations(term.select(numbers)[:, :, 0])) for term, rows in self.spans]
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.expansions import Expansion
+from higsfa.core.expansions import Expansion, parse_expansion
 from higsfa.core.fused import Front, encode_tile
 from higsfa.core.kernels import load
 from higsfa.core.raw import Raw, Rows, as_raw
 from higsfa.core.room import chunk_columns, room
 
 Floats = NDArray[np.float64]
+
+IDENTITY = parse_expansion("identity")
 
 
 class _Cast:
@@ -260,7 +262,7 @@ class Node(_Cast):
         slow, rest = self.cast("slow", kind), self.cast("rest", kind)
         offsets = self.cast("_minus_slow_offset", kind), self.cast("_minus_rest_offset", kind)
         if not encode_tile(self._front(kind), raw, slow, offsets[0], rest, offsets[1], Y):
-            step = chunk_columns(self.frontend.n_expanded, Y.itemsize)
+            step = chunk_columns(self._needed.n_expanded, Y.itemsize)
             for a in range(0, n, step):
                 self._encode(raw.columns(a, a + step), Y[:, a : a + step])
         Y[D:] = 0
@@ -270,9 +272,14 @@ class Node(_Cast):
         """What compiled routines need to know, made once."""
         made: dict[Any, Any] = self.__dict__.setdefault("_fronts", {})
         if kind not in made:
-            made[kind] = self.frontend.front(kind)
+            made[kind] = self._needed.front(kind)
         front: Front | None = made[kind]
         return front
+
+    @cached_property
+    def _needed(self) -> Frontend:
+        """The frontend, without its expansion where no slow feature is made of that."""
+        return self.frontend if self.n_slow else replace(self.frontend, expansion=IDENTITY)
 
     def _encode(self, raw: Rows, Y: NDArray[Any]) -> None:
         """Write the features of a few samples, whose expansion stays in the cache."""
