@@ -28,7 +28,7 @@ def alarm():
 def test_a_file_that_fails_on_the_way_leaves_the_old_one_and_nothing_else(tmp_path):
     target = tmp_path / "page.html"
     write_atomically(target, b"old")
-    with pytest.raises(KeyboardInterrupt), replacing(target) as file:
+    with pytest.raises(KeyboardInterrupt), replacing(target) as file:  # noqa: PT012
         file.write(b"half of the new")
         raise KeyboardInterrupt
     assert target.read_bytes() == b"old"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 from collections.abc import Callable
 from itertools import pairwise
 from math import prod
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from higsfa._files import write_atomically
+from higsfa._files import open_regular, write_atomically
 from higsfa._model_file import (
     Arrays,
     ModelFileError,
@@ -116,14 +115,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         If there is no file, or it cannot be read.
     """
-    path = Path(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            refuse("not a regular file")
-        with open(path, "rb") as file:
+        file = open_regular(path)
+    except (ValueError, IsADirectoryError):
+        raise ModelFileError(f"cannot load {os.fspath(path)}: not a regular file") from None
+    with file:
+        try:
             return _read(file, os.fstat(file.fileno()).st_size)
-    except ModelFileError as error:
-        raise ModelFileError(f"cannot load {path}: {error}") from None
+        except ModelFileError as error:
+            raise ModelFileError(f"cannot load {os.fspath(path)}: {error}") from None
 
 
 def _read(file: BinaryIO, size: int) -> Any:

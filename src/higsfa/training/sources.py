@@ -23,7 +23,8 @@ from typing import Any, ClassVar, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa._files import read_regular, replacing, write_atomically
+from higsfa._array_files import read_header
+from higsfa._files import open_regular, read_regular, replacing, write_atomically
 
 __all__ = ["Distorts", "Source", "array", "as_source", "cache", "dask", "map", "npy", "repeat", "zarr"]
 
@@ -180,15 +181,16 @@ def array(X: ArrayLike) -> Source:
 def npy(path: str | os.PathLike[str]) -> Source:
     """Samples of a ``.npy`` file, read from disk when they are needed."""
     try:
-        X = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError):  # numpy's message would advise to unpickle the file
-        raise ValueError(
-            f"{os.fspath(path)} is not a .npy file of numbers: it is of another kind, holds objects, "
-            "or its size does not fit its header"
-        ) from None
-    if not isinstance(X, np.memmap):
-        raise ValueError(f"{os.fspath(path)} is not a .npy file")
-    return array(X)
+        with open_regular(path) as file:
+            header = read_header(file)
+            n_bytes = os.fstat(file.fileno()).st_size
+        if n_bytes < header.offset + header.n_bytes:
+            raise ValueError(f"it has {n_bytes:,} bytes, too few for its shape {header.shape}")
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)} is not a .npy file of numbers: {error}") from None
+    _check_array(header.shape, header.dtype, os.fspath(path))
+    order = "F" if header.fortran_order else "C"
+    return MappedFile(Path(path).absolute(), header.offset, header.shape, header.dtype, order)
 
 
 def _is_whole_map(X: np.memmap[Any, Any]) -> bool:
