@@ -7,14 +7,10 @@ the arrays themselves is counted against an allowance. See ``docs/model-file.md`
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from math import isfinite, prod
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
@@ -27,6 +23,8 @@ MAX_HEADER = 2**18
 """Bytes of the safetensors header; parsed JSON can take 35 times as much memory."""
 ALLOWANCE = 12 * 2**20
 """Bytes that may be built beyond the arrays, on top of the size of the file."""
+MAX_DIGITS = 40
+"""Characters of a number in the header."""
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "I64": np.dtype("<i8"), "U8": np.dtype("u1")}
 
 Arrays = dict[str, NDArray[Any]]
@@ -127,7 +125,7 @@ class Tensors:
     """
 
     def __init__(self, file: BinaryIO, start: int, entries: dict[str, Entry], size: int) -> None:
-        self._file, self._start, self._entries, self._size = file, start, entries, size
+        self._file, self._start, self._entries, self.size = file, start, entries, size
         self._spare = size + ALLOWANCE
 
     def take(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
@@ -155,7 +153,7 @@ class Tensors:
         """Count memory that is about to be taken for something other than the arrays."""
         self._spare -= n_bytes
         if self._spare < 0:
-            refuse(f"what the header describes takes too much memory for a file of {self._size:,} bytes")
+            refuse(f"what the header describes takes too much memory for a file of {self.size:,} bytes")
 
     def finish(self) -> None:
         """All arrays must have been taken."""
@@ -236,12 +234,18 @@ def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    return int(digits) if len(digits) <= 19 else refuse("its header holds a number of more than 19 digits")
+    return int(_short_number(digits))
 
 
 def _real(digits: str) -> float:
-    value = float(digits) if len(digits) <= 40 else refuse("its header holds a number of more than 40 digits")
+    value = float(_short_number(digits))
     return value if isfinite(value) else refuse("its header holds a number that is too large")
+
+
+def _short_number(digits: str) -> str:
+    return (
+        digits if len(digits) <= MAX_DIGITS else refuse(f"its header holds a number of more than {MAX_DIGITS} digits")
+    )
 
 
 # ---------------------------------------------------------------------- writing
@@ -251,35 +255,3 @@ def serialize(header: dict[str, Any], arrays: Arrays) -> bytes:
     """Header and arrays as the bytes of a safetensors file."""
     metadata = {KEY: json.dumps(header, allow_nan=False, separators=(",", ":"))}
     return safetensors.numpy.save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or, after any failure, as it was before."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "cannot save the model, there is no such directory", str(path.parent))
-    temporary = path.parent / f".higsfa-{secrets.token_hex(8)}.tmp"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the new name survive a power cut, where the system can."""
-    if os.name != "posix":
-        return
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(handle)

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from higsfa._model_file import Arrays, Tensors, listed, members, refuse, refusing, text, truth, whole
 from higsfa._model_nodes import MAX_VALUES
-from higsfa._model_params import plain
+from higsfa._model_params import plain, typed
 from higsfa._model_texts import pack_classes, pack_names, unpack_classes, unpack_names
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
 
@@ -25,6 +25,8 @@ PARAMETERS: dict[str, tuple[type, ...]] = {
 }
 """Parameters that are plain values, and the types of these; the first three may also differ from label to label."""
 BY_LABEL = ("n_features", "n_classes", "integer")
+MAX_CANDIDATES = 2**16
+"""Numbers of features to try."""
 LABEL_BYTES = 4000
 """What is built for a label, beside its arrays."""
 
@@ -152,7 +154,7 @@ def _unpack_params(record: Any) -> LabelHead:
     what = "parameters of LabelHead"
     *values, candidates = members(record, what, *PARAMETERS, "candidates")
     params = {name: _unpack_by_label(value, name) for name, value in zip(PARAMETERS, values, strict=True)}
-    if candidates is not None and not all(type(k) is int for k in listed(candidates, "candidates")):
+    if candidates is not None and not all(type(k) is int for k in listed(candidates, "candidates", MAX_CANDIDATES)):
         refuse("candidates must hold integers")
     head = LabelHead(**params, candidates=candidates)
     with refusing(what):
@@ -162,9 +164,13 @@ def _unpack_params(record: Any) -> LabelHead:
 
 def _pack_by_label(value: Any, what: str) -> Any:
     """A plain value, or pairs of labels and values."""
+    types = PARAMETERS[what]
     if what not in BY_LABEL or not isinstance(value, dict):
-        return plain(value, f"{what} of LabelHead")
-    return [[_pack_label_name(label), plain(own, f"{what} of label {label!r}")] for label, own in value.items()]
+        return typed(plain(value, f"{what} of LabelHead"), types)
+    return [
+        [_pack_label_name(label), typed(plain(own, f"{what} of label {label!r}"), types)]
+        for label, own in value.items()
+    ]
 
 
 def _unpack_by_label(value: Any, what: str) -> Any:

@@ -109,6 +109,16 @@ class StoredNodes(Sequence[Node]):
     def __len__(self) -> int:
         return len(self._arrays["nodes"])
 
+    @property
+    def n_stored(self) -> int:
+        """Numbers of all nodes."""
+        return sum(array.size for array in self._arrays.values())
+
+    def table(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """J, rank and Delta values of all nodes; none of them is made for that."""
+        sizes, deltas = self._arrays["nodes"], self._arrays["delta_values"]
+        return sizes[:, 0].astype(np.intp), sizes[:, 2].astype(np.intp), deltas.copy()
+
     def __iter__(self) -> Iterator[Node]:
         return map(self._make, range(len(self)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from math import isfinite
 from typing import Any
 
@@ -31,7 +32,7 @@ RECIPES: dict[str, type[GraphRecipe]] = {
 }
 """Recipes whose parameters are plain values."""
 RECIPE_TYPES: dict[str, tuple[type, ...]] = {
-    "label": (str, int, type(None)),
+    "label": (str, int, bool, type(None)),
     "n_groups": (int, type(None)),
     "lag": (int,),
     "half_width": (int,),
@@ -42,6 +43,8 @@ MAX_DEPTH = 8
 """Sums of recipes within sums."""
 MAX_EXPANSION, MAX_TERM = 4096, 128
 """Characters of an expansion, and of one of its terms."""
+MAX_TEXT = 4096
+"""Characters of any other text, such as a path."""
 
 
 def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[str, Any]:
@@ -137,7 +140,9 @@ def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> di
     if type(recipe) is not RECIPES.get(name):
         raise TypeError(f"graph: a {name} cannot be saved; recipes of higsfa.graphs and their sums can")
     params = recipe.get_params(deep=False)
-    return {"recipe": name} | {key: plain(value, f"{key} of {name}") for key, value in params.items()}
+    return {"recipe": name} | {
+        key: typed(plain(value, f"{key} of {name}"), RECIPE_TYPES[key]) for key, value in params.items()
+    }
 
 
 def _unpack_graph(value: Any, tensors: Tensors, prefix: str) -> Any:
@@ -206,9 +211,11 @@ def _unpack_array(given: Any, tensors: Tensors, name: str) -> Any:
 
 
 def plain(value: Any, what: str) -> Any:
-    """A value that JSON can hold."""
+    """A value that JSON can hold; a path becomes its text."""
     if isinstance(value, np.generic):
-        value = value.item()
+        value = float(value) if isinstance(value, np.longdouble) else value.item()
+    if isinstance(value, os.PathLike):
+        value = os.fsdecode(value)
     if isinstance(value, list | tuple):
         return [plain(entry, what) for entry in value]
     if isinstance(value, float) and not isfinite(value):
@@ -220,6 +227,13 @@ def plain(value: Any, what: str) -> Any:
     raise TypeError(f"{what} is a {type(value).__name__}, which cannot be saved")
 
 
+def typed(value: Any, types: tuple[type, ...]) -> Any:
+    """True where a number is meant is 1; 1, or None, where a truth value is meant is True, or False."""
+    if types == (bool,):
+        return bool(value)
+    return int(value) if isinstance(value, bool) and bool not in types else value
+
+
 def _checked(value: Any, what: str) -> Any:
     """A plain value, or a few integers, which become a tuple."""
     if isinstance(value, list):
@@ -228,4 +242,4 @@ def _checked(value: Any, what: str) -> Any:
         return tuple(value)
     if isinstance(value, dict):
         refuse(f"{what} must be a plain value")
-    return text(value, what) if isinstance(value, str) else value
+    return text(value, what, MAX_TEXT) if isinstance(value, str) else value

@@ -33,7 +33,9 @@ def pack_names(estimator: Any, arrays: Arrays, prefix: str) -> bool:
     if names is not None:
         if any("\0" in name for name in names):
             raise ValueError("feature names with a zero character cannot be saved")
-        arrays[f"{prefix}feature_names_in"] = np.frombuffer("\0".join(names).encode(), dtype=np.uint8)
+        arrays[f"{prefix}feature_names_in"] = np.frombuffer(
+            "\0".join(names).encode("utf-8", "surrogatepass"), dtype=np.uint8
+        )
     return names is not None
 
 
@@ -43,7 +45,7 @@ def unpack_names(tensors: Tensors, prefix: str, n_features: int) -> NDArray[Any]
     wide = bool(np.any(raw > 127))  # such a text takes four bytes a character in memory, twice for a moment
     tensors.spend((8 if wide else 2) * len(raw))
     with refusing(name):
-        written = str(raw.data, "utf-8")
+        written = str(raw.data, "utf-8", "surrogatepass")
     if written.count("\0") != n_features - 1:
         refuse(f"{name} must hold {n_features:,} names")
     tensors.spend(80 * n_features)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 from collections.abc import Callable
 from itertools import pairwise
 from math import prod
@@ -19,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from higsfa._files import open_regular, write_atomically
 from higsfa._model_file import (
     Arrays,
     ModelFileError,
@@ -32,10 +32,9 @@ from higsfa._model_file import (
     text,
     truth,
     whole,
-    write_atomically,
 )
 from higsfa._model_head import pack_head, unpack_head
-from higsfa._model_layers import POSITION_BYTES, pack_layer, unpack_layer
+from higsfa._model_layers import POSITION_BYTES, Effort, pack_layer, unpack_layer
 from higsfa._model_nodes import MAX_VALUES, NodeShape, pack_nodes, unpack_nodes
 from higsfa._model_params import expansion_text, pack_params, read_expansion, unpack_params
 from higsfa._model_texts import pack_names, unpack_names
@@ -116,14 +115,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         If there is no file, or it cannot be read.
     """
-    path = Path(path)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            refuse("not a regular file")
-        with open(path, "rb") as file:
+        file = open_regular(path)
+    except (ValueError, IsADirectoryError):
+        raise ModelFileError(f"cannot load {os.fspath(path)}: not a regular file") from None
+    with file:
+        try:
             return _read(file, os.fstat(file.fileno()).st_size)
-    except ModelFileError as error:
-        raise ModelFileError(f"cannot load {path}: {error}") from None
+        except ModelFileError as error:
+            raise ModelFileError(f"cannot load {os.fspath(path)}: {error}") from None
 
 
 def _read(file: BinaryIO, size: int) -> Any:
@@ -215,14 +215,15 @@ def _unpack_network(cls: type, record: dict[str, Any], tensors: Tensors, prefix:
     if not shape or prod(shape) > MAX_VALUES:
         refuse(f"input_shape must have 1 to 4 sizes, and at most {MAX_VALUES:,} values in all")
     network = _unpack_common(cls, common, prod(shape), tensors, prefix)
-    if network.n_jobs is not None and not 1 <= abs(network.n_jobs) <= MAX_JOBS:
+    if network.n_jobs is not None and (network.n_jobs == 0 or network.n_jobs > MAX_JOBS):
         refuse(f"n_jobs must be from 1 to {MAX_JOBS:,}, or negative")
     trained: list[TrainedLayer] = []
+    effort = Effort(prod(shape), tensors.size)
     for k, layer in enumerate(listed(layers, "trained")):
         if k == 0:
             grid, width = _first_grid(shape, layer)
             tensors.spend(POSITION_BYTES * sum(grid))
-        trained.append(unpack_layer(layer, tensors, f"{prefix}layers.{k}.", grid, width))
+        trained.append(unpack_layer(layer, tensors, f"{prefix}layers.{k}.", grid, width, effort))
         grid, width = trained[-1].plan.fields.shape, trained[-1].plan.n_components
     if not trained:
         refuse("a network must have at least one layer")

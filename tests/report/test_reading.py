@@ -123,7 +123,7 @@ def test_only_metrics_must_be_there(fake_run, tmp_path):
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("images", np.array([{}], dtype=object), "images must hold real numbers, found object"),
+        ("images", np.array([b"text"]), r"images must hold real numbers, found \|S4"),
         ("images", np.zeros((16, 64)), "images must hold an array of at most"),
         ("images", np.zeros((16, 64, 64), dtype=int), "images must hold real numbers"),
         ("reconstructions", np.zeros((3, 16, 64, 63), dtype="f4"), "reconstructions must hold as many and as large"),
@@ -151,7 +151,7 @@ def npy_header(shape, descr="<f4"):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("shape", [(64, 4096, 4096), (10**9, 64, 64), (-1, 64, 64)])
+@pytest.mark.parametrize("shape", [(64, 4096, 4096), (10**9, 64, 64)])
 def test_a_header_that_claims_too_much_is_refused_before_memory_is_taken(fake_run, tmp_path, shape):
     fake_run.write(tmp_path)
     with_entry(tmp_path, "images.npy", npy_header(shape))
@@ -167,11 +167,11 @@ def test_a_header_that_claims_too_much_is_refused_before_memory_is_taken(fake_ru
 def test_an_array_that_unpacks_to_too_much_is_refused(fake_run, tmp_path):
     fake_run.write(tmp_path)
     with_entry(tmp_path, "images.npy", npy_header((1, 2, 2)) + bytes(70 * 2**20))
-    with pytest.raises(ReportError, match="images must hold an array of at most 64 MiB"):
+    with pytest.raises(ReportError, match="'images' cannot be read: it takes 73,400,"):
         read_run(tmp_path)
 
 
-@pytest.mark.parametrize("damage", ["cut", "no zip", "short array", "checksum"])
+@pytest.mark.parametrize("damage", ["cut", "no zip", "short array", "checksum", "objects", "negative"])
 def test_a_damaged_archive_is_refused(fake_run, tmp_path, damage):
     path = fake_run.write(tmp_path) / "examples.npz"
     data = bytearray(path.read_bytes())
@@ -179,6 +179,10 @@ def test_a_damaged_archive_is_refused(fake_run, tmp_path, damage):
         path.write_bytes(data[: len(data) // 2])
     elif damage == "no zip":
         path.write_bytes(b"hello")
+    elif damage == "objects":
+        with_entry(tmp_path, "images.npy", npy_header((1,), "|O") + bytes(8))
+    elif damage == "negative":
+        with_entry(tmp_path, "images.npy", npy_header((-1, 64, 64)))
     elif damage == "short array":
         with_entry(tmp_path, "images.npy", npy_header((1, 2, 2)) + bytes(3))
     else:

@@ -67,17 +67,11 @@ class FittedLayer:
     """
 
     def __init__(self, trained: TrainedLayer) -> None:
-        nodes = trained.nodes
-        longest = max(len(node.delta_values) for node in nodes)
         self.trained = trained
-        self.nodes = nodes
+        self.nodes = trained.nodes
         self.shape = trained.plan.fields.shape
-        self.n_expanded = nodes[0].frontend.n_expanded
-        self.n_slow = np.array([node.n_slow for node in nodes])
-        self.rank = np.array([node.rank for node in nodes])
-        self.delta_values = np.full((len(nodes), longest), np.nan)
-        for row, node in zip(self.delta_values, nodes, strict=True):
-            row[: len(node.delta_values)] = node.delta_values
+        self.n_expanded = self.nodes[0].frontend.n_expanded
+        self.n_slow, self.rank, self.delta_values = trained.table()
 
     def __repr__(self) -> str:
         grid = "x".join(map(str, self.shape))
@@ -243,7 +237,8 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 has no meaning: use 1 or more threads, or -1 for all cores")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+        # More threads than cores cost memory and help nobody; a few more are allowed, so that small machines can try.
+        return min(n_jobs, max(8, cores)) if n_jobs > 0 else max(1, cores + 1 + n_jobs)
 
     def _memory_limit(self) -> int:
         return parse_memory(self.memory)
@@ -311,13 +306,12 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names ``slow0, ...`` then ``rec0, ...``; with several top nodes ``node0_slow0, ...``."""
         check_is_fitted(self, "_trained")
-        top = self._trained[-1]
-        names = []
-        for p in range(top.plan.fields.n_nodes):
-            node = top.node(p)
-            prefix = f"node{p}_" if top.plan.fields.n_nodes > 1 else ""
-            names += [f"{prefix}slow{j}" for j in range(node.n_slow)]
-            names += [f"{prefix}rec{j}" for j in range(top.plan.n_components - node.n_slow)]
+        plan = self._trained[-1].plan
+        n_nodes, names = plan.fields.n_nodes, []
+        for p, n_slow in enumerate(np.broadcast_to(self.layers_[-1].n_slow, n_nodes).tolist()):
+            prefix = f"node{p}_" if n_nodes > 1 else ""
+            names += [f"{prefix}slow{j}" for j in range(n_slow)]
+            names += [f"{prefix}rec{j}" for j in range(plan.n_components - n_slow)]
         return np.asarray(names, dtype=object)
 
     @property

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from math import prod
-from typing import Any, BinaryIO, cast
-from zipfile import BadZipFile, ZipFile
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
+
+from higsfa._array_files import open_archive
 
 __all__ = ["read_npz"]
 
@@ -30,35 +29,21 @@ def read_npz(
     Returns
     -------
     dict of arrays
+
+    Raises
+    ------
+    ValueError
+        If the file is no .npz file, damaged, too large, or holds anything but numbers and texts.
+    OSError
+        If there is no file, or it cannot be read.
     """
-    try:
-        with ZipFile(path) as archive:
-            there = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-            wanted = there if names is None else list(dict.fromkeys(names))
-            for name in wanted:
-                if name not in there:
-                    raise ValueError(f"it has no array {name!r}; it has {', '.join(map(repr, there[:20]))}")
-            total = sum(_announced(archive, name) for name in wanted)
-            if total > limit:
-                raise ValueError(f"its arrays take {total:,} bytes, more than the {limit:,} allowed")
-            return {name: _read(archive, name) for name in wanted}
-    except BadZipFile as error:
-        raise ValueError(f"it is not a .npz file, or is damaged: {error}") from error
-
-
-def _announced(archive: ZipFile, name: str) -> int:
-    with archive.open(f"{name}.npy") as file:
-        stream = cast(BinaryIO, file)
-        version = np.lib.format.read_magic(stream)
-        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
-        if read is None:
-            raise ValueError(f"array {name!r} is of an unknown format; save it with a current numpy")
-        shape, _, dtype = read(stream)
-    if dtype.hasobject:
-        raise ValueError(f"array {name!r} holds Python objects, which are not read; save numbers or texts")
-    return prod(shape) * dtype.itemsize
-
-
-def _read(archive: ZipFile, name: str) -> NDArray[Any]:
-    with archive.open(f"{name}.npy") as file:
-        return np.asarray(np.lib.format.read_array(cast(BinaryIO, file), allow_pickle=False))
+    with open_archive(path) as archive:
+        there = list(dict.fromkeys(archive.names))
+        wanted = there if names is None else list(dict.fromkeys(names))
+        for name in wanted:
+            if name not in there:
+                raise ValueError(f"it has no array {name!r}; it has {', '.join(map(repr, there[:20]))}")
+        total = sum(archive.header(name).n_bytes for name in wanted)
+        if total > limit:
+            raise ValueError(f"its arrays take {total:,} bytes, more than the {limit:,} allowed")
+        return {name: archive.read(name) for name in wanted}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._model_file import write_atomically
+from higsfa._files import write_atomically
 from higsfa.experiments._toml import to_toml
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import ExperimentError, in_one_line

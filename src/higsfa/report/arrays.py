@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import csv
-import zipfile
-import zlib
 from collections.abc import Sequence
-from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa._array_files import Archive, open_archive
 from higsfa.report.checks import LARGEST, ReportError
 from higsfa.report.records import Examples, Label, Predictions
 
@@ -38,37 +36,30 @@ def read_examples(path: Path, n_rows: int) -> Examples:
     if path.stat().st_size > MAX_NPZ:
         raise ReportError(f"{path.name} is larger than {MAX_NPZ // 2**20} MiB, which no run folder needs")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_archive(path) as archive:
             arrays = {key: _read_array(archive, path.name, key) for key in _ARRAYS}
     except ReportError:
         raise
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+    except (ValueError, OSError) as error:
         raise ReportError(f"{path.name} cannot be read: {str(error).splitlines()[0][:200]}") from error
     _check_shapes(path.name, arrays, n_rows)
     names = arrays.pop("reconstruction_names")
     return Examples(reconstruction_names=() if names is None else tuple(map(str, names)), **arrays)
 
 
-def _read_array(archive: zipfile.ZipFile, file: str, key: str) -> NDArray[Any] | None:
+def _read_array(archive: Archive, file: str, key: str) -> NDArray[Any] | None:
     """One array, after its header has said that type and size are as expected; None if it is not there."""
-    if f"{key}.npy" not in archive.namelist():
+    if key not in archive.names:
         return None
     kinds, largest = _ARRAYS[key]
-    entry = archive.getinfo(f"{key}.npy")
-    with archive.open(entry) as stream:
-        version = np.lib.format.read_magic(stream)
-        if version not in ((1, 0), (2, 0)):
-            _refuse(file, key, "an array of .npy version 1 or 2", version)
-        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(stream)
-        if dtype.kind not in kinds:
-            _refuse(file, key, {"f": "real numbers", "iu": "whole numbers", "U": "text"}[kinds], dtype)
-        if len(shape) != len(largest) or not all(0 <= n <= most for n, most in zip(shape, largest, strict=True)):
-            _refuse(file, key, f"an array of at most {largest}", shape)
-        if prod(shape) * dtype.itemsize > MAX_ARRAY or entry.file_size > MAX_ARRAY:
-            _refuse(file, key, f"an array of at most {MAX_ARRAY // 2**20} MiB", shape)
-    with archive.open(entry) as stream:
-        return np.lib.format.read_array(stream, allow_pickle=False)
+    header = archive.header(key)
+    if header.dtype.kind not in kinds:
+        _refuse(file, key, {"f": "real numbers", "iu": "whole numbers", "U": "text"}[kinds], header.dtype)
+    if len(header.shape) != len(largest) or not all(n <= most for n, most in zip(header.shape, largest, strict=True)):
+        _refuse(file, key, f"an array of at most {largest}", header.shape)
+    if header.n_bytes > MAX_ARRAY:
+        _refuse(file, key, f"an array of at most {MAX_ARRAY // 2**20} MiB", header.shape)
+    return archive.read(key)
 
 
 def _check_shapes(file: str, arrays: dict[str, NDArray[Any] | None], n_rows: int) -> None:

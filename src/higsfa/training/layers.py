@@ -107,6 +107,14 @@ class TrainedLayer:
         below /= np.maximum(counts, 1)[:, None, None]
         return below
 
+    def table(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+        """J and rank of every node, and the Delta values of its slow features, NaN beyond its last."""
+        sizes = np.array([(node.n_slow, node.rank, len(node.delta_values)) for node in self.nodes], dtype=np.intp)
+        deltas = np.full((len(sizes), sizes[:, 2].max()), np.nan)
+        for row, node in zip(deltas, self.nodes, strict=True):
+            row[: len(node.delta_values)] = node.delta_values
+        return sizes[:, 0], sizes[:, 1], deltas
+
     @property
     def output_means(self) -> Floats | None:
         """(nodes, D) mean of every output over the training data; zeros beyond the rank of a node.
