@@ -120,6 +120,12 @@ def test_classification_rate_counts_hits_whatever_the_types():
     assert metrics.classification_rate([0, 1, 1], [0.0, 1.0, 0.0]) == pytest.approx(2 / 3)
 
 
+@pytest.mark.parametrize("nothing", [None, np.nan, pd.NA])
+def test_a_missing_estimate_of_a_class_is_wrong(nothing):
+    assert metrics.classification_rate(["a", "b"], pd.array(["a", nothing], dtype="string")) == 0.5
+    assert metrics.classification_rate(["a", "b", None], np.array([nothing, "b", nothing], dtype=object)) == 0.5
+
+
 def test_missing_true_labels_are_left_out():
     assert metrics.mean_absolute_error([20, np.nan, 30], [21, 99, 33]) == 2
     assert metrics.mean_absolute_error(pd.Series([20, pd.NA, 30], dtype="Int64"), [21, 99, 33]) == 2

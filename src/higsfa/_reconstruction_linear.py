@@ -72,7 +72,7 @@ class PairSums:
         varies = scale > 0
         unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=varies)
         values, vectors = eigh(A * np.outer(unit, unit))
-        kept = values > RANK_CUT * max(values[-1], 0.0)
+        kept = values > RANK_CUT * values.max(initial=0.0)
         V = (unit[:, None] * vectors[:, kept]) / np.sqrt(values[kept])
         components = V @ (V.T @ self.yx)
         return components, self.mean_x - self.mean_y @ components
@@ -186,7 +186,7 @@ class LinearReconstruction(BaseEstimator):
             float32 for float32 features, else float64.
         """
         check_is_fitted(self, "components_")
-        Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y")
+        Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_features=0, input_name="Y")
         self._check_sizes(Y.shape[1], self.image_shape_)
         images = Y @ self.components_.astype(Y.dtype, copy=False)
         images += self.intercept_.astype(Y.dtype, copy=False)

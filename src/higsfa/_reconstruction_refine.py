@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +80,7 @@ def refine(
         errors.
     scale : array-like of shape (n_components,), optional
         Units in which feature errors are measured. By default the standard deviation of the features in the training
-        data if `prior` or `start` knows it, else one number for all.
+        data if `prior` or `start` knows it, else the mean error of the features of each start.
     bounds : (low, high), optional
         Range of pixels.
     truth : array of shape (n_samples, ...), optional
@@ -119,9 +120,9 @@ def refine(
     X = X if bounds is None else np.clip(X, *bounds)
     before = _features(model, X) - Y
     units = _units(scale, prior, start, before)
-    task = _Task(model, units, prior, float(prior_weight), bounds, _spread(X))
+    task = _Task(model, prior, float(prior_weight), bounds)
     with one_blas_thread():
-        found = [task.solve(x, y, max_iter) for x, y in zip(X, Y, strict=True)]
+        found = [task.solve(*one, max_iter) for one in zip(X, Y, units, strict=True)]
     images = np.array([image for image, _ in found])
     after = _features(model, images) - Y
     T = None if truth is None else _flat(truth, "truth", len(Y), model.n_inputs)
@@ -140,19 +141,19 @@ class _Task:
     """One image at a time: least feature error + weight |u|^2 over x = start + root(u)."""
 
     model: Differentiable
-    units: Floats
     prior: ImagePrior | None
     weight: float
     bounds: tuple[float, float] | None
-    spread: float
 
-    def solve(self, start: Floats, y: Floats, max_iter: int) -> tuple[Floats, int]:
+    def solve(self, start: Floats, y: Floats, units: Floats, max_iter: int) -> tuple[Floats, int]:
+        root = self._root(start)
+        pull = 0.0 if self.prior is None else self.weight
+
         def loss(u: Floats) -> tuple[float, Floats]:
-            x = start + self._root(u)
-            value, gradient = self._feature_loss(x, y)
+            x = start + root(u)
+            value, gradient = self._feature_loss(x, y, units)
             beyond, slope = self._beyond(x)
-            pull = 0.0 if self.prior is None else self.weight
-            return value + beyond + 0.5 * pull * float(u @ u), self._root(gradient + slope) + pull * u
+            return value + beyond + 0.5 * pull * float(u @ u), root(gradient + slope) + pull * u
 
         found = minimize(
             loss,
@@ -161,18 +162,19 @@ class _Task:
             method="L-BFGS-B",
             options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-10},
         )
-        x = start + self._root(found.x)
+        x = start + root(found.x)
         return (x if self.bounds is None else np.clip(x, *self.bounds)), int(found.nit)
 
-    def _feature_loss(self, x: Floats, y: Floats) -> tuple[float, Floats]:
-        def slope(features: Floats) -> Floats:
-            return (features - y) / self.units**2
+    def _feature_loss(self, x: Floats, y: Floats, units: Floats) -> tuple[float, Floats]:
+        features, gradient = self.model.with_gradient(x[None], lambda features: (features - y) / units**2)
+        return 0.5 * float(np.sum(((features - y) / units) ** 2)), gradient[0]
 
-        features, gradient = self.model.with_gradient(x[None], slope)
-        return 0.5 * float(np.sum(((features - y) / self.units) ** 2)), gradient[0]
-
-    def _root(self, u: Floats) -> Floats:
-        return self.spread * u if self.prior is None else self.prior.root(u)
+    def _root(self, start: Floats) -> Callable[[Floats], Floats]:
+        """The symmetric map from u to corrections; without a prior, steps as long as pixels differ in the start."""
+        if self.prior is not None:
+            return self.prior.root
+        spread = float(start.std()) or 1.0
+        return lambda u: spread * u
 
     def _beyond(self, x: Floats) -> tuple[float, Floats | float]:
         if self.bounds is None:
@@ -204,23 +206,22 @@ def _flat(images: Any, name: str, n: int, n_inputs: int) -> Floats:
 
 
 def _units(scale: Any, prior: ImagePrior | None, start: Any, before: Floats) -> Floats:
-    """Positive units of the feature errors; features that did not vary in training get that of the others."""
+    """Positive units of the feature errors, as an array like them.
+
+    Features that did not vary in training get the unit of the others.
+    """
     if scale is None and prior is not None:
         scale = prior.feature_scale_
     if scale is None and isinstance(start, LinearReconstruction):
         scale = start.feature_scale_
     if scale is None:
-        scale = np.full(before.shape[1], np.sqrt(np.mean(before**2)))
+        own = _rms(before)
+        return np.tile(np.where(own > 0, own, 1.0)[:, None], before.shape[1])
     units = np.array(scale, dtype=np.float64)
     if units.shape != before.shape[1:] or not np.all(np.isfinite(units)) or np.any(units < 0):
         raise ValueError(f"scale: one positive number for each of the {before.shape[1]} features is needed")
     typical = np.sqrt(np.mean(units**2)) or 1.0
-    return np.where(units > 1e-10 * typical, units, typical)
-
-
-def _spread(X: Floats) -> float:
-    """Typical size of pixel differences, the unit of steps without a prior."""
-    return float(np.mean(X.std(axis=1))) or 1.0
+    return np.tile(np.where(units > 1e-10 * typical, units, typical), (len(before), 1))
 
 
 def _rms(errors: Floats) -> Floats:

@@ -196,7 +196,7 @@ def cumulative_score(y_true: Any, y_pred: Any, thresholds: Any = PAPER_THRESHOLD
 
 
 def classification_rate(y_true: Any, y_pred: Any) -> float:
-    """CR: the fraction of estimates that are right.
+    """CR: the fraction of estimates that are right. A missing estimate is a wrong one.
 
     Parameters
     ----------
@@ -213,7 +213,8 @@ def classification_rate(y_true: Any, y_pred: Any) -> float:
     0.6666666666666666
     """
     true, pred = _pairs(y_true, y_pred)
-    return float(np.mean([a == b for a, b in zip(true.tolist(), pred.tolist(), strict=True)]))
+    given = ~missing(pred)
+    return sum(a == b for a, b in zip(true[given].tolist(), pred[given].tolist(), strict=True)) / len(true)
 
 
 def chance_level(y_true: Any, metric: str) -> float:

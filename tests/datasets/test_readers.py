@@ -95,6 +95,16 @@ def test_morph2_reads_a_column_of_dates_in_one_format(morph):
     assert ages[0] - ages[1] == pytest.approx(10 / 365, abs=1e-3)  # the third and the thirteenth of April
 
 
+def test_morph2_reads_days_and_months_alike_in_both_columns(morph):
+    root, _ = morph
+    rows = ["13/04/1970,03/04/2000,009055_1M54.JPG", "05/04/1970,06/04/2000,009055_2M54.JPG"]
+    ages = read_morph2(root / "Album2", write(root / "t.csv", "dob,doa,photo", *rows)).labels["age"]
+    assert_allclose(ages, [30 - 10 / 366, 30 + 1 / 365])  # it is April 2000, not March and June
+    rows = ["1970-04-13,03/04/2000,009055_1M54.JPG", "1970-04-05,04/28/2000,009055_2M54.JPG"]
+    ages = read_morph2(root / "Album2", write(root / "t.csv", "dob,doa,photo", *rows)).labels["age"]
+    assert_allclose(ages, [29 + 326 / 366, 30 + 23 / 365])
+
+
 def test_morph2_prefers_the_age_column_where_dates_contradict_it(morph):
     root, _ = morph
     rows = ["30,10/09/1950,12/20/2004,009055_1M54.JPG", "54,12/20/2004,10/09/1950,009055_2M54.JPG"]
@@ -115,6 +125,8 @@ def test_morph2_takes_eyes_from_columns_or_from_a_table_of_their_own(morph):
         root / "c.csv", "photo,age,Left_Eye_X,Left_Eye_Y,Right_Eye_X,Right_Eye_Y", "009055_1M54.JPG,54,117,103,67,99"
     )
     assert_allclose(read_morph2(root / "Album2", columns).eyes, faces.eyes[:1])
+    with pytest.raises(ValueError, match="header.csv: the table is empty"):
+        read_morph2(root, table, eyes=write(root / "header.csv", "name,lx,ly,rx,ry"))
     with pytest.raises(ValueError, match="none of its names, such as 'x'"):
         read_morph2(root, table, eyes=write(root / "wrong.csv", "x,1,2,3,4"))
     with pytest.raises(ValueError, match=r"line 2: eye coordinates .*'far'"):
@@ -255,6 +267,16 @@ def test_folder_reads_numbers_and_names_with_gaps(tmp_path):
         read_folder(tmp_path, table, path_column="path", label_columns=["race"])
     with pytest.raises(ValueError, match=r"eye_columns=.*four"):
         read_folder(tmp_path, table, path_column="path", eye_columns=["ex"])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["1_11", "11_1", "3"], ["20170116184751658", "20170116184751659", "-20170116184751659"], ["01", "1", "10"]],
+)
+def test_names_made_of_digits_are_not_mixed_up(tmp_path, names):
+    touch(tmp_path, "a.png", "b.png", "c.png")
+    table = write(tmp_path / "t.csv", "file,person", *(f"{x}.png,{name}" for x, name in zip("abc", names, strict=True)))
+    assert_array_equal(read_folder(tmp_path, table).labels["person"], names)
 
 
 def test_folder_without_a_table_lists_all_images_in_order(tmp_path):

@@ -122,5 +122,8 @@ def test_says_what_is_wrong(images, options, message):
 
 
 def test_refuses_what_has_no_grey_values():
-    with pytest.raises(TypeError, match="bool"):
-        oriented_edges(np.zeros((2, 8, 8), bool))
+    for dtype in (bool, np.int32, np.int64):
+        with pytest.raises(TypeError, match=np.dtype(dtype).name):
+            oriented_edges(np.zeros((2, 8, 8), dtype))
+    with pytest.raises(ValueError, match="from 0 to 1, got 0 to 255; divide"):
+        oriented_edges(np.full((2, 8, 8), 255.0) * np.eye(8))

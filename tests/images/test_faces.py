@@ -174,6 +174,31 @@ def test_arrays_that_are_no_pictures_are_refused(image):
         normalize_pose(np.zeros((3, 3), dtype=bool))
 
 
+@pytest.mark.parametrize("function", [normalize_pose, sample_face, FaceSampler(), FaceSampler(contrast=False)])
+def test_grey_values_on_another_scale_are_refused_and_not_cut_off(function):
+    """Floats from 0 to 255 would come out white, and integers of many bits that go to 255 grey."""
+    photo = np.random.default_rng(0).integers(0, 256, (40, 40))
+    with pytest.raises(TypeError, match="int64"):
+        function(photo)
+    for dtype in (np.float64, np.float32):
+        with pytest.raises(ValueError, match="from 0 to 1, got 0 to 255; divide"):
+            function(photo.astype(dtype))
+        with pytest.raises(ValueError, match="got -254 to 1"):
+            function(1 - photo.astype(dtype))
+        assert_allclose(function(photo.astype(dtype) / 255), function(photo.astype(np.uint8)) / 255, atol=0.51 / 255)
+    overshoot = function(np.where(photo > 128, 1.3, -0.3))
+    assert 0 <= overshoot.min() < overshoot.max() <= 1
+
+
+def test_pictures_whose_numbers_are_no_grey_values_are_refused():
+    picture = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
+    for mode in ("P", "RGBA", "LA", "CMYK", "1"):
+        with pytest.raises(ValueError, match=rf"mode '{mode}' .*image.convert\('L'\)"):
+            normalize_pose(picture.convert(mode))
+    assert_array_equal(normalize_pose(picture, size=(16, 16)), np.asarray(picture))
+    assert normalize_pose(picture.convert("RGB"), size=(16, 16)).shape == (16, 16, 3)
+
+
 # ---------------------------------------------------------------------- one step
 
 

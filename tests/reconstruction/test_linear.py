@@ -85,6 +85,13 @@ def test_constant_and_dependent_features_do_no_harm(data):
     assert np.abs(b.components_).max() <= 1.01 * np.abs(a.components_).max()
 
 
+def test_without_features_the_mean_image_is_the_reconstruction(data):
+    X = data[1]
+    model = LinearReconstruction().fit(np.empty((200, 0)), X)
+    assert_allclose(model.predict(np.empty((3, 0))), np.repeat(X.mean(axis=0)[None], 3, axis=0))
+    assert model.error_ == 1.0
+
+
 def test_types_of_images_and_of_features(data):
     Y, X = data
     bytes_ = np.clip(X - 900, 0, 255).astype(np.uint8)

@@ -49,11 +49,14 @@ def test_the_more_weight_on_the_prior_the_smaller_the_correction(faces):
     assert moved[0] > moved[1] > moved[2] > 0
 
 
-def test_a_result_does_not_depend_on_the_batch(faces):
-    args = {"prior": faces.prior, "max_iter": 5}
-    together = refine(faces.net, faces.Y_unseen[:3], faces.decoder, **args)
-    alone = refine(faces.net, faces.Y_unseen[2:3], faces.decoder, **args)
+@pytest.mark.parametrize("known", ["prior", "decoder", "nothing"])
+def test_a_result_does_not_depend_on_the_batch(faces, known):
+    start = {"prior": faces.decoder, "decoder": faces.decoder, "nothing": None}[known]
+    args = {"prior": faces.prior if known == "prior" else None, "max_iter": 5}
+    together = refine(faces.net, faces.Y_unseen[:3], start, **args)
+    alone = refine(faces.net, faces.Y_unseen[2:3], start, **args)
     assert_allclose(together.images[2], alone.images[0], rtol=1e-9)
+    assert_allclose(together.feature_error[2], alone.feature_error[0], rtol=1e-9)
 
 
 def test_the_truth_as_start_stays(faces):

@@ -23,7 +23,7 @@ def morph_ages(table: Table) -> NDArray[np.float64]:
     ages = np.full(len(table.rows), np.nan) if column is None else np.array([number(text) for text in column])
     if born is None or taken is None:
         return ages
-    (starts, form), (ends, _) = _dates(born), _dates(taken)
+    (starts, form), (ends, _) = _dates(born, taken)
     for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
         if start is None or end is None or not 1900 <= start.year <= 2100 or not 1900 <= end.year <= 2100:
             continue
@@ -51,22 +51,25 @@ def middle_of_group(text: str, table: Table, row: int) -> float:
     )
 
 
-def _dates(column: list[str]) -> tuple[list[date | None], str]:
-    """Dates, and the format that fits most of the column; the same for all, so that 3/4/1970 is read as 13/4/1970 is.
+def _dates(*columns: list[str]) -> list[tuple[list[date | None], str]]:
+    """The dates of each column, and the format that fits most of it; the same for all, so that 3/4/1970 is read as
+    13/4/1970 is.
 
-    Where days and months fit both ways the month comes first, as in the United States.
+    Where several formats fit a column alike, the one that fits most of the other columns is taken. If days and months
+    still fit both ways the month comes first, as in the United States.
     """
-    texts = [re.split(r"[ T]", text)[0] for text in column]
-    distinct = set(texts) - {""}
-    best: dict[str, date] = {}
-    chosen = DATE_FORMATS[0]
+    texts = [[re.split(r"[ T]", text)[0] for text in column] for column in columns]
+    read: dict[str, list[dict[str, date]]] = {}
     for form in DATE_FORMATS:
-        found = {text: day for text in distinct if (day := _date(text, form)) is not None}
-        if len(found) > len(best):
-            best, chosen = found, form
-        if len(found) == len(distinct):
+        read[form] = [{text: day for text in set(column) if (day := _date(text, form))} for column in texts]
+        if all(len(found) == len(set(column) - {""}) for found, column in zip(read[form], texts, strict=True)):
             break
-    return [best.get(text) for text in texts], chosen
+
+    def best(i: int) -> str:
+        return max(read, key=lambda form: (len(read[form][i]), sum(map(len, read[form]))))
+
+    chosen = [best(i) for i in range(len(columns))]
+    return [([read[form][i].get(text) for text in texts[i]], form) for i, form in enumerate(chosen)]
 
 
 def _date(text: str, form: str) -> date | None:

@@ -50,6 +50,8 @@ def eyes_by_name(table: Table, photos: list[str]) -> NDArray[np.float64]:
         raise ValueError(f"{table.path}: needs five columns, name, x, y, x, y; got {len(table.header)}")
     if all(np.isnan(number(field)) for field in table.rows[0][1:5]):
         table = replace(table, rows=table.rows[1:], lines=table.lines[1:])
+    if not table.rows:
+        raise ValueError(f"{table.path}: the table is empty; it needs a row with the eyes of each image")
     columns = [[row[i].strip() for row in table.rows] for i in range(5)]
     found = dict(zip(map(stem, columns[0]), eye_array(columns[1:], table), strict=True))
     unknown = np.full((2, 2), np.nan)

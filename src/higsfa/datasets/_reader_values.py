@@ -34,21 +34,21 @@ def names_of(column: list[str], spelling: Mapping[str, str]) -> NDArray[Any]:
 
 
 def number(text: str) -> float:
-    """A finite number, or NaN."""
+    """A finite number, or NaN. 1_11 is a name, though Python would read it as 111."""
     try:
-        value = float(text)
+        value = float("nan" if "_" in text else text)
     except ValueError:
         return float("nan")
     return value if np.isfinite(value) else float("nan")
 
 
 def values_of(column: list[str]) -> NDArray[Any]:
-    """Numbers if all are (001 is a name, not a number), else strings."""
+    """Numbers if all are, else strings. 001 is a name, and so is a row of more digits than a double tells apart."""
     blank = np.array([text.lower() in ("", "nan", "na", "none", "null") for text in column])
     numbers = np.array([number(text) for text in column])
-    padded = any(re.match(r"0\d", text) for text in column)
-    if blank.all() or padded or np.isnan(numbers[~blank]).any():
+    names = any(re.match(r"0\d", text) or re.fullmatch(r"[+-]?\d{16,}", text) for text in column)
+    if blank.all() or names or np.isnan(numbers[~blank]).any():
         return objects([text or None for text in column])
-    if all(re.fullmatch(r"[+-]?\d{1,15}", text) for text in column):
+    if all(re.fullmatch(r"[+-]?\d+", text) for text in column):
         return numbers.astype(np.int64)
     return numbers

@@ -93,7 +93,7 @@ def _stretch(
     varies = found_std > LEAST_DEVIATION * (high - low)
     gain = np.where(varies, std * (high - low) / np.where(varies, found_std, 1.0), 0.0)
     offset = low + mean * (high - low) - gain * found_mean
-    work = np.float64 if batch.dtype.itemsize > 2 and batch.dtype != np.float32 else np.float32
+    work = np.result_type(batch.dtype, np.float32)
     shape = (-1,) + (1,) * (batch.ndim - 1)
     return gain.astype(work).reshape(shape), offset.astype(work).reshape(shape)
 

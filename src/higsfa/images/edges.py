@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa.images._types import full_range
+from higsfa.images._types import check_range, full_range
 
 __all__ = ["oriented_edges"]
 
@@ -61,6 +61,7 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
     n, height, width = images.shape
     if height % cell or width % cell or not height or not width:
         raise ValueError(f"images of {height} x {width} pixels do not divide into cells of {cell} x {cell}; crop them")
+    check_range(images)
     black, white = full_range(images)
     down, right = _triangles(height, cell), _triangles(width, cell).T
     angles = 2 * np.pi / directions * np.arange(directions, dtype=np.float32)
