@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from higsfa import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, Layer, ModelFileError, _model_file, load, save
+from higsfa import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, Layer, ModelFileError, _files, load, save
 from higsfa.core.expansions import parse_expansion
 from higsfa.graphs import (
     AutoGraph,
@@ -382,9 +382,9 @@ def fail_to(monkeypatch, step):
         raise error
 
     if step in ("write", "interrupted"):
-        monkeypatch.setattr(_model_file, "open", lambda *how: FullDisk(how, 1000, error), raising=False)
+        monkeypatch.setattr(_files, "open", lambda *how: FullDisk(how, 1000, error), raising=False)
     elif step == "open":
-        monkeypatch.setattr(_model_file, "open", fail, raising=False)
+        monkeypatch.setattr(_files, "open", fail, raising=False)
     else:
         monkeypatch.setattr(os, step, fail)
     return error

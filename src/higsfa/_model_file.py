@@ -7,14 +7,10 @@ the arrays themselves is counted against an allowance. See ``docs/model-file.md`
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from math import isfinite, prod
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
@@ -251,35 +247,3 @@ def serialize(header: dict[str, Any], arrays: Arrays) -> bytes:
     """Header and arrays as the bytes of a safetensors file."""
     metadata = {KEY: json.dumps(header, allow_nan=False, separators=(",", ":"))}
     return safetensors.numpy.save({name: np.ascontiguousarray(a) for name, a in arrays.items()}, metadata)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or, after any failure, as it was before."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "cannot save the model, there is no such directory", str(path.parent))
-    temporary = path.parent / f".higsfa-{secrets.token_hex(8)}.tmp"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_directory(path.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the new name survive a power cut, where the system can."""
-    if os.name != "posix":
-        return
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(handle)

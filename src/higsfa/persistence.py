@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from higsfa._files import write_atomically
 from higsfa._model_file import (
     Arrays,
     ModelFileError,
@@ -32,7 +33,6 @@ from higsfa._model_file import (
     text,
     truth,
     whole,
-    write_atomically,
 )
 from higsfa._model_head import pack_head, unpack_head
 from higsfa._model_layers import POSITION_BYTES, pack_layer, unpack_layer

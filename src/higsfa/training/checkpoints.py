@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from higsfa._files import open_regular, read_regular, write_atomically
 from higsfa._model_file import (
     ModelFileError,
     Tensors,
@@ -28,7 +29,6 @@ from higsfa._model_file import (
     parse_json,
     read_header,
     serialize,
-    write_atomically,
 )
 from higsfa._model_nodes import NodeShape, pack_nodes, unpack_nodes
 from higsfa.core.graph import TrainingGraph
@@ -76,13 +76,11 @@ class Checkpoint:
         write_atomically(manifest, (json.dumps(record, indent=1) + "\n").encode())
 
     def _compare(self, manifest: Path) -> None:
-        if manifest.stat().st_size > 2**20:
-            raise CheckpointError(f"checkpoint: {manifest} is too large to be a manifest")
         try:
-            record = parse_json(manifest.read_bytes())
+            record = parse_json(read_regular(manifest, 2**20))
             known, protocol = record["key"], record["protocol"]
             readable = isinstance(known, dict) and record["format"] == "higsfa-checkpoint"
-        except (ModelFileError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"checkpoint: {manifest} cannot be read ({error}); use another folder") from None
         if not readable or protocol != PROTOCOL:
             raise CheckpointError(f"checkpoint: {manifest} is of another kind or version; use another folder")
@@ -161,7 +159,10 @@ class Checkpoint:
     def _open(self, path: Path) -> tuple[dict[str, Any], Tensors, Any] | None:
         if not path.exists():
             return None
-        file = open(path, "rb")  # noqa: SIM115  closed by the caller
+        try:
+            file = open_regular(path)
+        except ValueError as error:
+            raise CheckpointError(f"checkpoint: {error}") from None
         try:
             size = os.fstat(file.fileno()).st_size
             header, listing, start = read_header(file, size)

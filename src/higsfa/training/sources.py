@@ -19,10 +19,11 @@ from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, cast
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from higsfa._files import read_regular, replacing, write_atomically
 
 __all__ = ["Distorts", "Source", "array", "as_source", "cache", "dask", "map", "npy", "repeat", "zarr"]
 
@@ -610,7 +611,7 @@ def _sidecar(path: Path) -> Path:
 def _unfit(path: Path, made_of: str) -> str:
     """Why a file is not a cache of the data with this fingerprint; empty if it is."""
     try:
-        found = json.loads(_sidecar(path).read_text(encoding="utf-8"))["fingerprint"]
+        found = json.loads(read_regular(_sidecar(path), 2**20))["fingerprint"]
     except FileNotFoundError:
         return f"was not written as a cache, or its {_sidecar(path).name} was lost"
     except (ValueError, KeyError, TypeError):
@@ -628,37 +629,13 @@ def _fill(path: Path, source: Source, made_of: str) -> None:
     rows = max(1, FILL_BYTES // max(1, source.dtype.itemsize * int(np.prod(source.shape))))
 
     # Plain writing: with a memory map, a full disk would end the process instead of raising an error.
-    def write_data(file: Any) -> None:
+    with replacing(path) as file:
         np.lib.format.write_array_header_1_0(file, header)
         for lo in range(0, len(source), rows):
             file.write(np.ascontiguousarray(source.take(np.arange(lo, min(lo + rows, len(source))))).tobytes())
-
-    def write_sidecar(file: Any) -> None:
-        file.write(json.dumps({"fingerprint": made_of, "of": repr(source)}).encode())
-
-    # First the data, then the note that they are whole. The old note goes when the old data do.
-    _write_atomically(path, write_data, before=lambda: _sidecar(path).unlink(missing_ok=True))
-    _write_atomically(_sidecar(path), write_sidecar)
-
-
-def _write_atomically(path: Path, write: Callable[[Any], None], before: Callable[[], None] = lambda: None) -> None:
-    """Write a file beside its place, make sure that it is on disk, and only then give it its name."""
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        before()
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if hasattr(os, "O_DIRECTORY"):
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        # The note that data are whole comes after them; an old one goes before the old data do.
+        _sidecar(path).unlink(missing_ok=True)
+    write_atomically(_sidecar(path), json.dumps({"fingerprint": made_of, "of": repr(source)}).encode())
 
 
 # ---------------------------------------------------------------------------------------------- anything

@@ -1,0 +1,84 @@
+"""Files as a whole: written completely or not at all, and read only where a file is one.
+
+A pipe or a device in the place of a file can make a reader wait for ever, or never end; so files are opened without
+waiting, and refused unless they are regular ones.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["open_regular", "read_regular", "replacing", "write_atomically"]
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file opened for bytes beside `path`, which takes its place once it is complete and on disk, or vanishes."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "cannot write, there is no such directory", str(path.parent))
+    temporary = path.with_name(f".higsfa-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        # The user knows the file that was asked for, not the one beside it.
+        if error.filename in (None, str(temporary)):
+            error.filename, error.filename2 = str(path), None
+        raise
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file so that it is there whole or, after any failure, as it was before."""
+    with replacing(path) as file:
+        file.write(data)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name survive a power cut, where the system can."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """A regular file, or a link to one, opened for reading bytes; anything else is a ValueError, without waiting."""
+    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  for the caller to close
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise ValueError(f"{os.fspath(path)} is not a regular file but a pipe, a device or the like; name a file")
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
+    """All bytes of a regular file, unless there are more than `most`."""
+    with open_regular(path) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{os.fspath(path)} is larger than {most:,} bytes; check that it is the right file")
+    return data
