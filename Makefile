@@ -31,7 +31,8 @@ demo: $(VENV)/.installed-plots  ## Run the demonstration; results go to demo/
 bench: $(VENV)/.installed-bench  ## Measure where the library stands, about 12 minutes; writes docs/performance.md
 	$(PY) benchmarks/suite.py
 
-soak: $(VENV)/.installed-dev  ## Kill fits 50 times at random moments; every resume must end in the same bits
+soak: $(VENV)/.installed-dev  ## Compiled code under sanitizers; kill fits 50 times at random moments: resumes must end in the same bits
+	$(PY) tests/sanitizers.py
 	HIGSFA_KILLS=50 $(PY) -m pytest -q tests/scale/test_checkpoints.py -k killed
 
 paper-scale: $(VENV)/.installed-plots  ## Train the paper's network on 231,660 images, about 20 minutes on two cores

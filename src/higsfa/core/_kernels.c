@@ -15,9 +15,9 @@
 
 /* One library for all processors of a kind: the loader takes the version that suits the one it finds. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && !defined(ONE_VERSION)
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define CLONES static __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
-#define CLONES EXPORT
+#define CLONES static
 #endif
 
 /* Changes whenever the routines or their arguments do. */

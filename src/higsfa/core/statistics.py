@@ -159,8 +159,8 @@ class Accumulator:
         if tile.counted is not None:
             X = X[:, tile.counted[start : start + X.shape[1]]]
         if X.shape[1]:
-            np.fmin(self.low, X.min(axis=1), out=self.low)
-            np.fmax(self.high, X.max(axis=1), out=self.high)
+            np.fmin(self.low, np.fmin.reduce(X, axis=1), out=self.low)
+            np.fmax(self.high, np.fmax.reduce(X, axis=1), out=self.high)
 
     def close(self) -> Sums:
         """The sums, complete."""
