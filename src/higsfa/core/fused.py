@@ -67,19 +67,19 @@ class Front:
         shift: Array | None = None,
     ) -> Front | None:
         """None if there are no compiled routines. All arrays are of type `kind`; no program for z = x."""
-        if find_routine("sum_tile", kind) is None or n_variables > MAX_VARIABLES:
+        blas = [routine_address(name, kind) for name in ("syrk", "gemm", "axpy")]
+        if find_routine("sum_tile", kind) is None or None in blas or n_variables > MAX_VARIABLES:
             return None
         low, high = (None, None) if limits is None else limits
         numbers = (None,) * 5 if program is None else program.arrays(kind)
         arrays = (projection, center, low, high, *numbers, shift)
-        letter = "s" if kind == np.float32 else "d"
         record = _Front(
             n_raw,
             n_inputs,
             n_variables,
             0 if program is None else len(program.row),
             *(None if a is None else a.ctypes.data for a in arrays),
-            *(routine_address(letter + name) for name in ("syrk", "gemm", "axpy")),
+            *blas,
         )
         return cls(record, kind, arrays)
 
