@@ -2,8 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import cython_blas
 
-from higsfa.core.blas import gram, mirror
+from capsules import CHANGES, republish
+from higsfa import GSFA
+from higsfa.core import blas
+from higsfa.core.blas import add_multiple, gram, mirror
+from higsfa.core.fused import Front
+from higsfa.core.kernels import compiled
 
 
 def layouts(T, n, kind, rng):
@@ -50,3 +56,42 @@ def test_mirror(n):
     expected = np.tril(C) + np.tril(C, -1).T
     mirror(C)
     assert np.array_equal(C, expected)
+
+
+def publish(monkeypatch, **changes):
+    monkeypatch.setattr(blas, "cython_blas", republish(cython_blas, **changes))
+    monkeypatch.setattr(blas, "_routines", blas.find_routines())
+
+
+def front():
+    return Front.of(np.dtype(np.float64), 3, 3, 3, None)
+
+
+def test_routines_are_called_if_their_arguments_are_the_known_ones(monkeypatch):
+    publish(monkeypatch)
+    assert len(blas._routines) == 4
+    assert (front() is not None) == compiled()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_routines_with_other_arguments_are_not_called(monkeypatch, change):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((300, 6)), rng.integers(0, 3, 300)
+    expected = GSFA(2, graph="clustered", expansion="quadratic").fit_transform(X, y)
+    publish(monkeypatch, **CHANGES[change])
+    assert blas._routines == {}
+    assert front() is None
+    test_gram_equals_the_product(7, 3, np.float32)
+    test_gram_equals_the_product(70, 200, np.float64)
+    test_multiples_are_added(np.float32)
+    found = GSFA(2, graph="clustered", expansion="quadratic").fit_transform(X, y)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_multiples_are_added(kind):
+    rng = np.random.default_rng(0)
+    A, start = rng.standard_normal((2, 9, 31)).astype(kind)
+    out = start.copy()
+    add_multiple(0.3, A, out)
+    np.testing.assert_allclose(out, start + 0.3 * A.astype(float), rtol=1e-15, atol=4 * np.finfo(kind).eps)

@@ -5,14 +5,14 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.linalg
 from scipy.linalg import cython_lapack
 
-from higsfa.core import blas, lapack
+from capsules import CHANGES, republish
+from higsfa.core import lapack
 from higsfa.core.lapack import eigenpairs, eigenvalues
 from higsfa.core.linalg import fix_signs
 
@@ -170,47 +170,23 @@ def test_all_threads_get_the_same_bits():
     assert all(np.array_equal(a, b) for a, b in zip(alone, together, strict=True))
 
 
-@pytest.fixture
-def foreign(monkeypatch):
-    """As if scipy were built with 64-bit integers, or had dropped a routine: other signatures at the same names."""
-    make = ctypes.pythonapi.PyCapsule_New
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    names = []  # a capsule does not keep its name alive
-
-    def publish(*, without=(), change=lambda signature: signature):
-        capsules = {}
-        for name, capsule in cython_lapack.__pyx_capi__.items():
-            signature = blas._name_of(capsule)
-            names.append(change(signature))
-            capsules[name] = make(blas._address_of(capsule, signature), names[-1], None)
-        module = SimpleNamespace(__pyx_capi__={name: c for name, c in capsules.items() if name not in without})
-        monkeypatch.setattr(lapack, "cython_lapack", module)
-        monkeypatch.setattr(lapack, "_drivers", lapack.find_drivers())
-
-    return publish
+def publish(monkeypatch, **changes):
+    monkeypatch.setattr(lapack, "cython_lapack", republish(cython_lapack, **changes))
+    monkeypatch.setattr(lapack, "_drivers", lapack.find_drivers())
 
 
-def test_routines_are_called_if_their_arguments_are_the_known_ones(foreign):
-    foreign()
+def test_routines_are_called_if_their_arguments_are_the_known_ones(monkeypatch):
+    publish(monkeypatch)
     assert set(lapack._drivers) == {"dsyevr", "dsygvx", "dsygvd"}
 
 
-CHANGES = {
-    "64-bit integers": {"change": lambda s: s.replace(b"int *", b"__pyx_t_5scipy_6linalg_13cython_lapack_blas_int *")},
-    "long": {"change": lambda s: s.replace(b"int *", b"long *")},
-    "one argument more": {"change": lambda s: s.replace(b")", b", int *)")},
-    "other precision": {"change": lambda s: s.replace(b"_d *", b"_s *")},
-    "a routine missing": {"without": ["dsygvx"]},
-}
-
-
 @pytest.mark.parametrize("n", [5, 40])
-@pytest.mark.parametrize("change", CHANGES)
-def test_routines_with_other_arguments_are_not_called(foreign, change, n):
+@pytest.mark.parametrize("change", [*CHANGES.values(), {"without": lambda name: name == "dsygvx"}])
+def test_routines_with_other_arguments_are_not_called(monkeypatch, change, n):
     M, C = with_values(np.linspace(-1, 1, n)), with_values(np.linspace(0.5, 1, n), 1)
     cases = [(start, stop, matrix) for start, stop in ranges(n) for matrix in (None, C)]
     expected = [eigenpairs(M, *case) for case in cases]
-    foreign(**CHANGES[change])
+    publish(monkeypatch, **change)
     assert lapack._drivers == {}
     for case, (values, vectors) in zip(cases, expected, strict=True):
         found, columns = eigenpairs(M, *case)
@@ -219,27 +195,23 @@ def test_routines_with_other_arguments_are_not_called(foreign, change, n):
         np.testing.assert_allclose(eigenvalues(M, C), scipy.linalg.eigh(M, C)[0], atol=1e-13)
 
 
-@pytest.mark.parametrize("n_wanted", [3, 700])
-@pytest.mark.parametrize("pair", [False, True])
-def test_other_threads_run_meanwhile(n_wanted, pair):
-    """A thread that does not let go keeps the interpreter for a minute, unless it waits without it in LAPACK."""
-    M, began, ended, seen = with_values(np.linspace(1, 2, 700)), threading.Event(), threading.Event(), []
-    interval = sys.getswitchinterval()
+@pytest.mark.skipif(sys.platform != "linux", reason="semaphores of the C library as Linux has them")
+def test_other_threads_run_while_a_driver_works():
+    """A C function that waits for a second thread stands for the driver: it is kept waiting if no other thread runs."""
+    library, value, began = ctypes.CDLL(None), ctypes.c_int(), threading.Event()
+    semaphore, latest = np.zeros(64, np.uint8), np.array([int(time.time()) + 60, 0])
+    address = ctypes.c_void_p(semaphore.ctypes.data)
+    library.sem_init(address, 0, 0)
+    wait = lapack.Driver(ctypes.cast(library.sem_timedwait, ctypes.c_void_p).value, 3)
 
-    def solve():
+    def work():
         began.set()
-        eigenpairs(M, 0, n_wanted, M if pair else None)
-        ended.set()
+        wait(semaphore, latest)
 
-    worker = threading.Thread(target=solve)
-    try:
-        sys.setswitchinterval(60)
-        worker.start()
-        began.wait()
-        while not ended.is_set():
-            seen.append(worker.is_alive())
-            time.sleep(0)
-    finally:
-        sys.setswitchinterval(interval)
-        worker.join()
-    assert len(seen) > 100
+    worker = threading.Thread(target=work)
+    worker.start()
+    began.wait()
+    library.sem_post(address)
+    worker.join()
+    library.sem_getvalue(address, ctypes.byref(value))
+    assert value.value == 0  # 1: the driver gave up before another thread could run

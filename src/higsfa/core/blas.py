@@ -1,7 +1,8 @@
 """Z Z^T added in place to a sum (one triangle only), and multiples of a sum added to another: what numpy cannot do.
 
 The routines are BLAS's syrk and axpy. Their addresses come from ``scipy.linalg.cython_blas``, which scipy publishes
-for compiled code; ctypes calls them and lets other threads run meanwhile (scipy's own Python wrappers do not).
+for compiled code; ctypes calls them and lets other threads run meanwhile (scipy's own Python wrappers do not). Should
+scipy ever publish routines with other arguments there (64-bit integers, say), numpy does the same with more memory.
 """
 
 from __future__ import annotations
@@ -37,26 +38,27 @@ def published(module: Any, name: str, kinds: str) -> int | None:
     return address
 
 
-def routine_address(name: str) -> int:
-    """Where a routine of BLAS lies in memory."""
-    capsule = cython_blas.__pyx_capi__[name]
-    address: int = _address_of(capsule, _name_of(capsule))
-    return address
+_ARGUMENTS = {"syrk": "cciixxixxi", "axpy": "ixxixi", "gemm": "cciiixxixixxi"}
+_NUMBERS: dict[np.dtype[Any], Any] = {np.dtype(np.float32): c_float, np.dtype(np.float64): c_double}
 
 
-def _routine(name: str, n_arguments: int) -> Any:
-    """A Fortran routine, all of whose arguments are addresses."""
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(routine_address(name))
+def routine_address(name: str, dtype: np.dtype[Any]) -> int | None:
+    """Where syrk, axpy or gemm for such numbers lies in memory; None if its arguments are not the known ones."""
+    letter = "s" if dtype == np.float32 else "d"
+    return published(cython_blas, letter + name, _ARGUMENTS[name].replace("x", letter))
 
 
-_SYRK = {
-    np.dtype(np.float32): (_routine("ssyrk", 10), c_float),
-    np.dtype(np.float64): (_routine("dsyrk", 10), c_double),
-}
-_AXPY = {
-    np.dtype(np.float32): (_routine("saxpy", 6), c_float),
-    np.dtype(np.float64): (_routine("daxpy", 6), c_double),
-}
+def find_routines() -> dict[tuple[str, np.dtype[Any]], Any]:
+    """Routines by name and type, all of whose arguments are addresses."""
+    found = {(name, dtype): routine_address(name, dtype) for name in ("syrk", "axpy") for dtype in _NUMBERS}
+    return {
+        key: ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(_ARGUMENTS[key[0]]))(address)
+        for key, address in found.items()
+        if address is not None
+    }
+
+
+_routines = find_routines()
 _UPPER, _TRANSPOSED, _PLAIN = c_char(b"U"), c_char(b"T"), c_char(b"N")
 
 MAX_COUNT = 2**30
@@ -88,11 +90,15 @@ def gram(Z: NDArray[Any], out: NDArray[Any], *, add: bool) -> None:
     Z : (T, n) array of float32 or float64; copied unless its rows, or its columns, are contiguous.
     out : (T, T) array of the same type, C-contiguous.
     """
-    routine, number = _SYRK[Z.dtype]
+    number = _NUMBERS[Z.dtype]
     T, n = Z.shape
     if out.shape != (T, T) or out.dtype != Z.dtype or not out.flags.c_contiguous:
         raise ValueError(f"out must be a C-contiguous ({T}, {T}) array of {Z.dtype}")
     if T == 0:
+        return
+    routine = _routines.get(("syrk", Z.dtype))
+    if routine is None:
+        np.copyto(out, Z @ Z.T + out if add else Z @ Z.T, where=np.tri(T, dtype=bool))
         return
     stride, by_rows = row_stride(Z), True
     if stride is None:
@@ -116,10 +122,13 @@ def gram(Z: NDArray[Any], out: NDArray[Any], *, add: bool) -> None:
 
 def add_multiple(factor: float, A: NDArray[Any], out: NDArray[Any]) -> None:
     """Add a multiple of A to `out`; both C-contiguous, of the same shape and of float32 or float64."""
-    routine, number = _AXPY[A.dtype]
+    number = _NUMBERS[A.dtype]
     if out.shape != A.shape or out.dtype != A.dtype or not (A.flags.c_contiguous and out.flags.c_contiguous):
         raise ValueError(f"A and out must be C-contiguous arrays of one shape and type, got {A.shape}, {out.shape}")
-    one = byref(c_int(1))
+    routine, one = _routines.get(("axpy", A.dtype)), byref(c_int(1))
+    if routine is None:
+        out += number(factor).value * A
+        return
     for a in range(0, A.size, MAX_COUNT):
         at = a * A.itemsize
         n = byref(c_int(min(MAX_COUNT, A.size - a)))

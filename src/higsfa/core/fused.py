@@ -71,12 +71,12 @@ class Front:
         shift: Array | None = None,
     ) -> Front | None:
         """None if there are no compiled routines. All arrays are of type `kind`; no program for z = x."""
-        if find_routine("sum_tile", kind) is None or n_variables > MAX_VARIABLES:
+        blas = [routine_address(name, kind) for name in ("syrk", "gemm", "axpy")]
+        if find_routine("sum_tile", kind) is None or None in blas or n_variables > MAX_VARIABLES:
             return None
         low, high = (None, None) if limits is None else limits
         given = [(projection, n_inputs * n_raw), (center, n_inputs), (low, n_inputs), (high, n_inputs)]
         arrays = (*(a for a, _ in given), *((None,) * 5 if program is None else program.arrays(kind)), shift)
-        letter = "s" if kind == np.float32 else "d"
         record = _Front(
             n_raw,
             n_inputs,
@@ -85,7 +85,7 @@ class Front:
             *(_address(a, kind, size) for a, size in given),
             *(None if a is None else a.ctypes.data for a in arrays[len(given) : -1]),
             _address(shift, kind, n_variables),
-            *(routine_address(letter + name) for name in ("syrk", "gemm", "axpy")),
+            *blas,
         )
         return cls(record, kind, arrays)
 
