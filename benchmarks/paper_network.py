@@ -20,7 +20,8 @@ from _timing import take_turns
 
 import higsfa.training.network as training
 from higsfa import HiGSFA, presets
-from higsfa.training.layers import LayerPlan, TrainedLayer, threads
+from higsfa.training.layers import LayerPlan, TrainedLayer
+from higsfa.training.runner import threads
 
 AUTHORS_MS = 26.0
 """Quoted, not rerun: milliseconds of one core per image of the authors' own code, in float64."""

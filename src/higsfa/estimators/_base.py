@@ -160,7 +160,7 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         check_is_fitted(self, "_node")
         if is_dask(X):
             return dask_transform(self, X)
-        X = check_data(self, X, reset=False)
+        X = check_data(self, X, reset=False, min_samples=0)
         dtype = product_dtype(X.dtype)
         out = check_out(out, (len(X), self._node.n_components), dtype)
         for rows, part in stretches(X, 4 * tile_rows(self._node.frontend.n_variables, dtype.itemsize)):
@@ -180,7 +180,7 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         array of shape (n_samples, n_features)
         """
         check_is_fitted(self, "_node")
-        Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y")
+        Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y")
         if Y.shape[1] != self._node.n_components:
             raise ValueError(f"Y has {Y.shape[1]} features, but {type(self).__name__} makes {self._node.n_components}")
         return np.ascontiguousarray(self._node.decode(Y.T).T)

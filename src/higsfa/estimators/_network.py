@@ -262,7 +262,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "_trained")
         if is_dask(X):
             return dask_transform(self, X)
-        source = check_data(self, X, reset=False, allow_nd=True)
+        source = check_data(self, X, reset=False, min_samples=0, allow_nd=True)
         if len(source.shape) > 1 and tuple(source.shape) != tuple(self.input_shape_):
             raise ValueError(f"samples have shape {source.shape}, but the network was trained for {self.input_shape_}")
         dtype = product_dtype(source.dtype)
@@ -289,7 +289,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         array of shape (n_samples, *input_shape)
         """
         check_is_fitted(self, "_trained")
-        Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y")
+        Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y")
         if Y.shape[1] != self.n_components_:
             raise ValueError(f"Y has {Y.shape[1]} features, but this network makes {self.n_components_}")
         top = self._trained[-1].plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def check_data(
         shape = None
         if allow_nd and getattr(X, "ndim", 2) > 2:
             X = np.asarray(X)
-            shape, X = X.shape, X.reshape(len(X), -1)
+            shape, X = X.shape, X.reshape(len(X), prod(X.shape[1:]))  # no samples are samples, too
         X = validate_data(
             estimator,
             X,

@@ -8,8 +8,10 @@ that dies costs the time to run its tasks again, and not a bit of the result.
 
 from __future__ import annotations
 
+import threading
 import uuid
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -53,26 +55,64 @@ class Job:
 
     def features(self, t: int) -> Block:
         """Features of the layer below for a tile, from what the worker holds or from the rows."""
-        depth = len(self.below)
-        known = next((k for k in range(depth, -1, -1) if (self.fit, k, t) in _HELD), None)
-        if known is None:
-            block, known = feature_major(self.read(self.schedule.tiles[t].rows), self.channels), 0
-        else:
-            block = _HELD[self.fit, known, t]
+        known, block = HELD.find(self.fit, t, len(self.below))
+        if block is None:
+            block = feature_major(self.read(self.schedule.tiles[t].rows), self.channels)
         for layer in self.below[known:]:
             block = layer.encode(block, self.dtype, one_by_one)
-        self._hold(depth, t, block)
+        HELD.put(self.fit, t, len(self.below), block, self.keep_bytes)
         return block
 
-    def _hold(self, depth: int, t: int, block: Block) -> None:
-        for key in [key for key in list(_HELD) if key[0] != self.fit or (key[2] == t and key[1] < depth)]:
-            _HELD.pop(key, None)
-        if sum(held.nbytes for held in list(_HELD.values())) + block.nbytes <= self.keep_bytes:
-            _HELD[self.fit, depth, t] = block
+
+class Held:
+    """Features that a worker holds from one pass to the next: for each tile of a fit, those of one layer.
+
+    Whoever trains says when a fit has ended; tasks of it that are still running leave nothing behind.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[str, int], tuple[int, Block]] = {}
+        self._ended: deque[str] = deque(maxlen=1000)
+        self._lock = threading.Lock()  # a worker may have several threads
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(block.nbytes for _, block in self._blocks.values())
+
+    def find(self, fit: str, t: int, depth: int) -> tuple[int, Block | None]:
+        """What there is of a tile that has gone through at most `depth` layers, and through how many it has."""
+        with self._lock:
+            found, block = self._blocks.get((fit, t), (0, None))
+            return (found, block) if found <= depth else (0, None)
+
+    def put(self, fit: str, t: int, depth: int, block: Block, most: int) -> None:
+        """Hold features that have gone through `depth` layers in place of others of the tile, in `most` bytes at most.
+
+        If there is no room, what fits of others have left goes, such as those whose client has died.
+        """
+        with self._lock:
+            if fit in self._ended:
+                return
+            old = self._blocks.get((fit, t))
+            needed = block.nbytes - (0 if old is None else old[1].nbytes)
+            if self.n_bytes + needed > most:
+                self._blocks = {key: held for key, held in self._blocks.items() if key[0] == fit}
+            if self.n_bytes + needed <= most:
+                self._blocks[fit, t] = depth, block
+
+    def forget(self, fit: str) -> None:
+        """A fit has ended."""
+        with self._lock:
+            self._ended.append(fit)
+            self._blocks = {key: held for key, held in self._blocks.items() if key[0] != fit}
 
 
-_HELD: dict[tuple[str, int, int], Block] = {}
-"""Features that this worker holds: (fit, number of layers below, tile)."""
+HELD = Held()
+"""What this worker holds."""
+
+
+def _forget(fit: str) -> None:
+    HELD.forget(fit)
 
 
 def _shifts(job: Job) -> list[Floats]:
@@ -164,7 +204,7 @@ class DaskGathering:
             # The same worker sees the same block in every pass, if it lives: it may hold its features.
             home = {"workers": [workers[block % len(workers)]], "allow_other_workers": True} if workers else {}
             leaf = self._submit(_fold, held, shifts, block, **home)
-            steps = n * len(tiles)
+            steps = n * len(tiles) if plan is self.plan else 0  # passes before it are not shown
             leaf.add_done_callback(lambda _, steps=steps: self.on_node(steps))
             tree.add(block, leaf)
         total = tree.total()
@@ -213,30 +253,39 @@ def train_on_dask(
     on_layer: Callable[[int, int], Callable[[int], None]],
     checkpoint: Checkpoint | None = None,
 ) -> list[TrainedLayer]:
-    """Train all layers, bottom up, on a cluster."""
+    """Train all layers, bottom up, on a cluster, whose workers hold nothing of it afterwards."""
+    fit = uuid.uuid4().hex
+    try:
+        return _train_layers(plans, read, schedule, dtype, client, fit, limit, on_layer, checkpoint)
+    finally:
+        client.run(_forget, fit, on_error="ignore")
+
+
+def _train_layers(
+    plans: list[LayerPlan],
+    read: Callable[[NDArray[np.intp]], NDArray[Any]],
+    schedule: Schedule,
+    dtype: np.dtype[Any],
+    client: Any,
+    fit: str,
+    limit: int,
+    on_layer: Callable[[int, int], Callable[[int], None]],
+    checkpoint: Checkpoint | None,
+) -> list[TrainedLayer]:
     layers: list[TrainedLayer] = []
     means = None
-    fit = uuid.uuid4().hex
     n_workers = max(1, len(client.scheduler_info()["workers"]))
     for k, plan in enumerate(plans):
         on_node = on_layer(k, plan.fields.n_nodes * len(schedule.tiles))
-        gather = DaskGathering(
-            client,
-            plan,
-            schedule,
-            dtype,
-            read,
-            tuple(layers),
-            plans[0].width,
-            limit // n_workers,
-            fit,
-            on_node,
-        )
         layer = None if checkpoint is None else checkpoint.load_layer(k, plan)
         if layer is None:
+            below, keep = tuple(layers), limit // n_workers
+            gather = DaskGathering(client, plan, schedule, dtype, read, below, plans[0].width, keep, fit, on_node)
             layer = train_nodes(gather, means)
             if checkpoint is not None:
                 checkpoint.save_layer(k, layer)
+        else:
+            on_node(plan.fields.n_nodes * len(schedule.tiles))
         layers.append(layer)
         means = layer.output_means
     return layers

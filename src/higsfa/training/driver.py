@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, log2
 from pathlib import Path
@@ -209,10 +210,22 @@ def train_network(
         disk=free_bytes(folder),
     )
     by_blocks = NETWORK_BLOCK * n_pixels * input_dtype.itemsize <= limit // 4
-    with threads(n_jobs) as run:
+    with _memory_explained(budget, limit), threads(n_jobs) as run:
         return _train_layers(
             plans, read, schedule, input_dtype, dtype, budget, run, folder, on_layer, checkpoint, by_blocks=by_blocks
         )
+
+
+@contextmanager
+def _memory_explained(budget: Budget, limit: int) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(
+            f"memory: {_mib(limit)} were allowed and about {_mib(budget.memory)} planned for, but the system does not "
+            f"give as much ({str(error) or 'out of memory'}); pass a smaller size, such as "
+            f"memory='{_mib(limit // 2)}', or fewer n_jobs"
+        ) from error
 
 
 def _train_layers(

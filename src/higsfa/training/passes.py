@@ -106,7 +106,8 @@ def _read(read: Reader, tiles: Iterable[Tile]) -> Iterator[tuple[Tile, Samples]]
         for tile in tiles:
             yield tile, Samples(read.X, tile.rows)
     else:
-        for tile, X in ahead(lambda tile: np.ascontiguousarray(read(tile.rows)), tiles):
+        # Copied: a reader may use its array again, and tiles are read ahead.
+        for tile, X in ahead(lambda tile: np.array(read(tile.rows), order="C"), tiles):
             yield tile, Samples(X, np.arange(len(X)))
 
 

@@ -6,12 +6,14 @@ nodes, so a file is read in a few long stretches.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
-from errno import ENOSPC
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,11 @@ Block = NDArray[Any]
 
 DISK_SHARE = 0.8
 """Of the free space of a folder, how much may be used."""
+REMEDIES = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some of your space",
+    errno.EFBIG: "lift the limit on the size of files (ulimit -f)",
+}
 
 
 def field_of(block: Block, index: NDArray[np.intp]) -> Raw:
@@ -94,7 +101,8 @@ class FileShelf(Shelf):
     def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any], folder: Path) -> None:
         super().__init__(nodes, width, samples, dtype)
         self.folder = folder
-        self._file = tempfile.TemporaryFile(dir=folder, prefix="higsfa-", buffering=0)  # noqa: SIM115
+        with self._explained():
+            self._file = tempfile.TemporaryFile(dir=folder, prefix="higsfa-", buffering=0)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         sizes = np.array(samples, dtype=np.int64) * (width * dtype.itemsize)
         self._stride = sizes  # bytes of a node in each tile
@@ -106,17 +114,22 @@ class FileShelf(Shelf):
     def write(self, t: int, first: int, part: Block) -> None:
         data = np.ascontiguousarray(part, dtype=self.dtype).data.cast("B")
         at = self._place(t, first)
-        try:
+        with self._explained():
             while len(data):
                 done = os.pwrite(self._file.fileno(), data, at)
                 data, at = data[done:], at + done
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say what the file is for, and what to do, whatever keeps the system from taking it."""
+        try:
+            yield
         except OSError as error:
-            if error.errno != ENOSPC:
-                raise
             raise OSError(
-                ENOSPC,
-                f"{self.folder} is full, and features that do not fit in memory are kept there; free some space, name "
-                "another folder by spill=, or set spill=False to compute them again in every pass",
+                error.errno,
+                f"spill: features that do not fit in memory are kept in {self.folder}, which cannot take them "
+                f"({error.strerror}); {REMEDIES.get(error.errno or 0, 'repair it')}, name another folder by spill=, "
+                "or set spill=False to compute them again in every pass",
             ) from error
 
     def tile(self, t: int) -> Block:
