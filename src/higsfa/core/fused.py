@@ -139,7 +139,8 @@ def sum_tile(
     -------
     (T, runs) sums over the runs of the tile; None if nothing was done, because the routines do not know how.
     """
-    source = None if front is None or tile.edges or not tile.parts or tile.counted is not None else front.source(raw)
+    by_steps = tile.edges or not tile.parts or tile.counted is not None or tile.sample_weight is not None
+    source = None if front is None or by_steps else front.source(raw)
     if source is None:
         return None
     assert front is not None
