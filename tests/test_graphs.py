@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from higsfa import GSFA
+from higsfa.core import graph
 from higsfa.graphs import (
     ClusteredGraph,
     EdgeGraph,
@@ -470,6 +474,56 @@ def test_free_responses_can_be_limited_in_number():
         np.testing.assert_allclose(few.delta_values, all_of_them.delta_values[:3], atol=1e-9)
 
 
+def test_a_few_free_responses_of_a_graph_in_many_pieces_obey_the_constraints(monkeypatch):
+    """The constant response is one of many that are equally slow, and must be the one that is left out."""
+    monkeypatch.setattr(graph, "MAX_DENSE", 50)
+    built = ClusteredGraph().build(np.repeat(np.arange(99), np.tile([2, 3, 4], 33)))
+    free = built.free_responses(4)
+    Y = free.on_samples()
+    covariance, mean = constraint_matrix(Y, built.vertex_weights)
+    np.testing.assert_allclose(covariance, np.eye(4), atol=1e-8)
+    np.testing.assert_allclose(mean, 0, atol=1e-8)
+    np.testing.assert_allclose(built.delta(Y), 0, atol=1e-9)
+    np.testing.assert_allclose(free.delta_values, 0, atol=1e-9)
+
+
+def test_a_few_free_responses_of_many_groups_are_harmonics(monkeypatch):
+    monkeypatch.setattr(graph, "MAX_DENSE", 50)
+    n_groups = 100
+    free = SerialGraph(n_groups=n_groups).build(np.arange(2.0 * n_groups)).free_responses(5)
+    harmonics = 2 - 2 * np.cos(np.pi * np.arange(1, 6) / (n_groups - 1))
+    np.testing.assert_allclose(free.delta_values, harmonics, rtol=1e-6)
+
+
+def test_memory_grows_with_the_number_of_classes_not_with_its_square():
+    n_classes = 10_000
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(n_classes), 2))
+    Y = np.column_stack([y % 7, y % 3])
+    tracemalloc.start()
+    try:
+        built = ClusteredGraph().build(y)
+        assert built.is_consistent()
+        assert built.n_edges == n_classes
+        np.testing.assert_allclose(built.delta(Y), 0, atol=1e-9)
+        assert built.to_sparse().nnz <= 4 * n_classes  # samples with themselves may be stored as zeros
+        assert len(built.free_responses(2).delta_values) == 2
+        model = GSFA(graph="clustered").fit(Y + 0.0, y)
+        np.testing.assert_allclose(model.delta_values_, 0, atol=1e-9)
+        weighted = GSFA(graph="clustered").fit(Y + 0.0, y, sample_weight=np.linspace(1, 2, len(y)))
+        np.testing.assert_allclose(weighted.delta_values_, 0, atol=1e-9)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1024 * n_classes
+
+
+def test_more_free_responses_than_can_be_found_are_refused_before_memory_runs_out():
+    built = ClusteredGraph().build(np.repeat(np.arange(20_000), 2))
+    for n_responses in (None, 6000):
+        with pytest.raises(ValueError, match=r"n_responses=.* ask for at most 5,000 of the slowest"):
+            built.free_responses(n_responses)
+
+
 def test_noise_has_delta_two_on_consistent_graphs_without_self_loops():
     rng = np.random.default_rng(10)
     n = 3000
@@ -533,6 +587,11 @@ def test_conditions_notice_a_slow_response_that_is_fast_elsewhere():
         (ClusteredGraph(), [0, 0, 1, 1], {"sample_weight": [1, 1, np.nan, 1]}, "sample_weight"),
         (ClusteredGraph(), [0, 0, 1, 1], {"sample_weight": [1, 1, 1]}, "sample_weight"),
         (ClusteredGraph(), [0, 0, 1, 1], {"sample_weight": [0, 0, 0, 0]}, "sample_weight|label|class"),
+        (ClusteredGraph(), [0, 0, 1, 1], {"sample_weight": [1e-300] * 4}, "sample_weight: .*1e-300"),
+        (ClusteredGraph(), [0, 0, 1, 1], {"sample_weight": [1e308] * 4}, r"sample_weight: .*1e\+308"),
+        (SerialGraph(n_groups=2), [0, 0, 1, 1], {"sample_weight": [1e308] * 4}, r"sample_weight: .*1e\+308"),
+        (ClusteredGraph(), [0, 0, 1, 1], {"sample_weight": [0.25] * 4}, "sample_weight w counts a sample w times"),
+        (MixedGraph(n_groups=2), [0, 0, 1, 1], {"sample_weight": [0.2] * 4}, "sample_weight w counts a sample w times"),
         (ClusteredGraph(), [0, 0, 1, 1], {"n_samples": 5}, "n_samples|y|sample"),
         (SequenceGraph(), None, {"groups": [0, 0, 0], "n_samples": 4}, "groups"),
         (SequenceGraph(lag=0), None, {"n_samples": 4}, "lag"),

@@ -259,6 +259,41 @@ def test_integer_keeps_the_integer_part():
     assert_allclose(only, soft)
 
 
+def test_the_integer_part_of_negative_estimates_is_not_above_them():
+    rng = np.random.default_rng(0)
+    label = rng.uniform(-10, 10, 800)
+    Y = np.column_stack([label + rng.standard_normal(800), rng.standard_normal(800)])
+    soft = LabelHead().fit(Y, label).predict(Y)
+    whole = LabelHead(integer=True).fit(Y, label).predict(Y)
+    assert (soft < 0).sum() > 100
+    assert_array_equal(whole, np.floor(soft))
+    # As scores compare integer parts, neither sign is favoured.
+    error = whole - np.floor(label)
+    assert abs(error[label < 0].mean() + error[label > 0].mean()) < 0.3
+
+
+def test_a_pandas_categorical_is_classes_however_many_numbers_it_holds():
+    rng = np.random.default_rng(0)
+    values = np.arange(600) % 30
+    Y = np.column_stack([np.cos(values * 0.2), np.sin(values * 0.2)]) + 0.01 * rng.standard_normal((600, 2))
+    for y in (pd.Categorical(values), pd.Series(values).astype("category"), {"k": pd.Categorical(values)}):
+        head = LabelHead().fit(Y, y)
+        name = head.label_names_[0]
+        assert not head.is_numeric_[name]
+        assert head.classes_[name].tolist() == list(range(30))
+        found = head.predict(Y)
+        assert_array_equal((found["k"] if isinstance(found, dict) else found).astype(int), values)
+    assert LabelHead().fit(Y, values).is_numeric_[0]
+    asked = LabelHead(n_classes={"k": 5}).fit(Y, {"k": pd.Categorical(values)})
+    assert asked.is_numeric_["k"]
+
+
+def test_numbers_and_texts_are_not_classes_of_one_label():
+    Y = np.random.default_rng(0).standard_normal((40, 2))
+    with pytest.raises(ValueError, match="numbers such as 1 and texts such as '1'"):
+        LabelHead().fit(Y, np.array([1, "1"] * 20, dtype=object))
+
+
 def test_integer_part_of_a_certain_label_is_not_rounded_down():
     rng = np.random.default_rng(0)
     for n_certain in range(3, 16):  # so many classes of age 18, whose probabilities add up to about 1

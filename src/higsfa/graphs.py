@@ -13,15 +13,18 @@ features serves several labels:
 
 from __future__ import annotations
 
+import hashlib
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from higsfa.core import build
 from higsfa.core.graph import TrainingGraph
-from higsfa.core.labels import as_labels, encode_classes, is_discrete, label_names, numeric, pick_label
+from higsfa.core.labels import as_labels, encode_classes, holds_classes, label_names, numeric, pick_label
+from higsfa.training.gathered import Origin
 
 __all__ = [
     "AutoGraph",
@@ -75,6 +78,17 @@ class GraphRecipe(BaseEstimator):
         """Whether samples may have weights other than 1."""
         return True
 
+    def origin(self, y: Any) -> Origin:
+        """What statistics that are gathered for the graph of labels y are told apart by."""
+        params = self.get_params(deep=False)
+        label = params.pop("label", None)
+        given = ", ".join(f"{name}={_told(value)}" for name, value in sorted(params.items()))
+        return Origin.of(f"{type(self).__name__}({given})", _label_name(y, label))
+
+    def makes(self, origin: Origin) -> bool:
+        """Whether statistics with this origin may have been gathered for a graph of this recipe."""
+        return self.origin(None).fits(origin)
+
     def __add__(self, other: object) -> GraphSum:
         if not isinstance(other, GraphRecipe):
             return NotImplemented
@@ -119,6 +133,10 @@ class GraphSum(GraphRecipe):
     @property
     def supports_sample_weight(self) -> bool:
         return all(graph.supports_sample_weight for graph in self.graphs)
+
+    def origin(self, y: Any) -> Origin:
+        parts = zip(self._weights(), (graph.origin(y) for graph in self.graphs), strict=True)
+        return Origin(tuple((weight * own, *name) for weight, part in parts for own, *name in part.terms))
 
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         if not self.graphs:
@@ -304,9 +322,13 @@ class EdgeGraph(GraphRecipe):
 
 
 class AutoGraph(GraphRecipe):
-    """Clustered for each label that is discrete (strings, booleans, up to 20 distinct integers), else serial."""
+    """Clustered for each label that names classes, else serial.
 
-    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+    Classes are strings, booleans, up to 20 distinct integers, and whatever is a pandas Categorical.
+    """
+
+    def chosen(self, y: Any, w: np.ndarray) -> GraphRecipe:
+        """The recipe that suits these labels."""
         names = label_names(y)
         if not names:
             raise ValueError(
@@ -315,10 +337,16 @@ class AutoGraph(GraphRecipe):
             )
         recipes: list[GraphRecipe] = []
         for name in names:
-            discrete = is_discrete(_label(y, name, n))
-            recipes.append(ClusteredGraph(name) if discrete else SerialGraph(name))
-        recipe = recipes[0] if len(recipes) == 1 else GraphSum(recipes)
-        return recipe._build(y, w, groups, n)
+            _label(y, name, len(w))
+            recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0) else SerialGraph(name))
+        return recipes[0] if len(recipes) == 1 else GraphSum(recipes)
+
+    def makes(self, origin: Origin) -> bool:
+        possible = [recipe.origin(None).terms[0][:2] for recipe in (ClusteredGraph(), SerialGraph())]
+        return all(term[:2] in possible for term in origin.terms)
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        return self.chosen(y, w)._build(y, w, groups, n)
 
 
 _SHORTHANDS: dict[str, type[GraphRecipe]] = {
@@ -342,6 +370,10 @@ def as_recipe(graph: Any) -> GraphRecipe:
     raise TypeError(f"graph must be a recipe of higsfa.graphs or a string, got {type(graph).__name__}")
 
 
+MIN_WEIGHT, MAX_WEIGHT = 1e-100, 1e100
+"""Of the largest sample weight: products of weights, and sums of them, stay in range."""
+
+
 def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     """sample_weight as (N,) float64."""
     if sample_weight is None:
@@ -351,9 +383,15 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
         raise ValueError(f"sample_weight must have shape ({n},), one entry per sample, got {weights.shape}")
     if not np.all(np.isfinite(weights)) or np.any(weights < 0):
         raise ValueError("sample_weight must be finite and not negative: weight w counts a sample w times")
-    if not np.any(weights):
+    largest = float(weights.max(initial=0.0))
+    if largest == 0:
         raise ValueError(
             "sample_weight is 0 for every sample: Sample weights must contain at least one non-zero number"
+        )
+    if not MIN_WEIGHT <= largest <= MAX_WEIGHT:
+        raise ValueError(
+            f"sample_weight: the largest weight is {largest:g}, but sums of weights work for {MIN_WEIGHT:g} to "
+            f"{MAX_WEIGHT:g} only; weight w counts a sample w times, so divide all weights by their mean"
         )
     return weights
 
@@ -378,6 +416,26 @@ def _label(y: Any, name: Any, n: int) -> np.ndarray:
     if len(values) != n:
         raise ValueError(f"y: the label has {len(values)} values for {n} samples")
     return values
+
+
+def _label_name(y: Any, label: Any) -> Any:
+    """The name of a label, None for the only one of an array."""
+    if y is None or np.ndim(y) != 1:
+        names = label_names(y)
+        label = names[0] if label is None and len(names) == 1 else label
+        return label.item() if isinstance(label, np.generic) else label
+    return None
+
+
+def _told(value: Any) -> str:
+    """A parameter in words, such that equal values have equal words; of large ones a checksum."""
+    if sp.issparse(value):
+        value = sp.coo_array(value)
+        value = np.column_stack([*value.coords, value.data])
+    if isinstance(value, np.ndarray | list | tuple):
+        values = np.ascontiguousarray(value, dtype=np.float64)
+        return f"<{values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:8]}>"
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def _name(kind: str, label: Any) -> str:

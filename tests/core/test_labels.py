@@ -1,11 +1,23 @@
 """Labels of every type: classes as numpy finds them by sorting, missing values as the types define them."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from higsfa.core import labels
-from higsfa.core.labels import as_labels, encode_classes, find_classes, is_discrete, missing, numeric
+from higsfa.core.labels import (
+    as_labels,
+    encode_classes,
+    find_classes,
+    holds_classes,
+    is_discrete,
+    label_names,
+    missing,
+    numeric,
+    pick_label,
+)
 
 PICK = np.random.default_rng(0).integers(0, 5, 400)
 NAMES = np.array(["beta", "alpha", "a rather long name", "", "alphb"])
@@ -61,9 +73,17 @@ def test_missing_values_have_no_class(values, gone):
 
 
 def test_objects_are_numbered_as_they_first_appear():
-    codes, classes = find_classes(np.array(["z", None, "a", 1, 1.0, "z"], dtype=object))
-    assert codes.tolist() == [0, -1, 1, 2, 2, 0]
-    assert classes == ["z", "a", 1]
+    codes, classes = find_classes(np.array([3, None, 2.5, 1, 1.0, True, 3], dtype=object))
+    assert codes.tolist() == [0, -1, 1, 2, 2, 2, 0]
+    assert classes == [3, 2.5, 1]
+
+
+@pytest.mark.parametrize("number", [0, 1.5, True, np.bool_(False), np.float32(2)])
+@pytest.mark.parametrize("text", ["0", b"0"])
+def test_numbers_and_texts_are_not_classes_of_one_label(number, text):
+    for values in ([number, text, None], [text, number]):
+        with pytest.raises(ValueError, match=re.escape(f"numbers such as {number!r} and texts such as {text!r}")):
+            find_classes(np.array(values, dtype=object))
 
 
 def test_nothing_has_no_classes():
@@ -113,3 +133,40 @@ def test_labels_with_names_stay_as_they_are_and_others_become_arrays():
     table = {"a": [1, 2]}
     assert as_labels(table) is table
     np.testing.assert_array_equal(as_labels([1, 2]), np.array([1, 2]))
+
+
+def _categorical_labels():
+    values = np.arange(200) % 50
+    raw = pd.Categorical(np.where(values == 7, None, values))
+    return {
+        "Categorical": (raw, None),
+        "Series": (pd.Series(raw), None),
+        "column": (pd.DataFrame({"y": raw, "x": np.arange(200.0)}), "y"),
+        "dict of Categorical": ({"y": raw, "x": np.arange(200.0)}, "y"),
+        "dict of Series": ({"y": pd.Series(raw, index=range(9, 209))}, None),
+    }
+
+
+@pytest.mark.parametrize(("y", "name"), _categorical_labels().values(), ids=_categorical_labels())
+def test_a_categorical_names_classes_however_many_numbers_it_holds(y, name):
+    every = np.arange(200)
+    kept = as_labels(y)
+    assert holds_classes(kept, name, every)
+    if len(label_names(y)) == 2:
+        assert not holds_classes(kept, "x", every)
+    codes, classes = find_classes(pick_label(kept, name))
+    assert sorted(classes) == [value for value in range(50) if value != 7]
+    np.testing.assert_array_equal(codes == -1, every % 50 == 7)
+    assert label_names(kept) == label_names(y)
+
+
+def test_only_the_rows_asked_for_decide_what_a_label_is():
+    y = np.append(np.zeros(50), np.arange(0.5, 50))
+    assert holds_classes(y, None, y == 0)
+    assert not holds_classes(y, None, y >= 0)
+
+
+@pytest.mark.parametrize(("y", "name"), [({"a": np.zeros((3, 2))}, "a"), ({"a": np.zeros((3, 2))}, None)])
+def test_a_label_has_one_value_per_sample(y, name):
+    with pytest.raises(ValueError, match=r"'a' must have one value per sample, got an array of shape \(3, 2\)"):
+        pick_label(y, name)

@@ -19,28 +19,47 @@ MAX_TIED_VALUES = 2048
 """Most distinct values of a label with ties that a window graph is built over."""
 
 
-def clustered(classes: Ints, n_classes: int, w: Floats, *, self_loops: bool, name: str) -> TrainingGraph:
-    """All pairs within a class; v = 1 and degree 1.
+class NotEnoughData(ValueError):
+    """The samples seen so far do not make a graph."""
+
+
+def class_rates(masses: Floats, *, self_loops: bool, name: str) -> tuple[NDArray[np.bool_], Floats]:
+    """Which classes a clustered graph joins, given their total weights, and the edges within each of those: degree 1.
 
     Classes of total weight 1 or less have nobody to be joined to and stay out, unless self-loops are kept.
     """
-    masses = _totals(classes, w, n_classes)
     kept = masses > (0 if self_loops else 1 + 1e-12)
     if kept.sum() < 2:
         n_found = int((masses > 0).sum())
-        raise ValueError(
+        raise NotEnoughData(
             f"{name}: needs at least two classes with two or more samples, found {int(kept.sum())} such classes "
-            f"among {n_found} in the label" + (" (all values are missing)" if not np.any(classes >= 0) else "")
+            f"among {n_found} in the label"
+            + (" (all values are missing)" if n_found == 0 else _counted(np.any((masses > 0) & (masses < 1))))
         )
+    return kept, np.asarray(1.0 / (masses[kept] if self_loops else masses[kept] - 1.0), dtype=np.float64)
+
+
+def _counted(is_cause: Any) -> str:
+    """What to say of weights that make less than one sample."""
+    return (
+        "; sample_weight w counts a sample w times, and here samples count less than once: multiply all weights by a "
+        "constant, such as one over their mean"
+        if is_cause
+        else ""
+    )
+
+
+def clustered(classes: Ints, n_classes: int, w: Floats, *, self_loops: bool, name: str) -> TrainingGraph:
+    """All pairs within a class; v = 1 and degree 1. See `class_rates`."""
+    masses = _totals(classes, w, n_classes)
+    kept, inverse = class_rates(masses, self_loops=self_loops, name=name)
     number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
     atoms = number.astype(np.int32).take(classes, mode="wrap")
     absent = w == 0
     if absent.any():
         atoms[absent] = -1
-    masses = masses[kept]
-    inverse = np.asarray(1.0 / (masses if self_loops else masses - 1.0), dtype=np.float64)
     loops = np.zeros(len(inverse)) if self_loops else inverse
-    edges = GroupEdges(atoms, masses, np.diag(inverse), loops, w)
+    edges = GroupEdges(atoms, masses[kept], sp.csr_array(sp.diags_array(inverse)), loops, w)
     return TrainingGraph((Part(name, np.ones(len(inverse)), edges),), w)
 
 
@@ -71,18 +90,19 @@ def chained_groups(values: Floats, w: Floats, n_groups: int | None, *, mixed: bo
         atoms = np.full(len(values), -1, dtype=np.int32)
         atoms[known] = inside
     mass = total / L
-    W = np.zeros((L, L))
-    g = np.arange(L - 1)
-    W[g, g + 1] = W[g + 1, g] = 1.0 / mass
-    v = np.full(L, 2.0)
+    v, inside_groups = np.full(L, 2.0), np.zeros(L)
     v[[0, -1]] = 1.0
     if mixed:
         if mass <= 1:
-            raise ValueError(f"{name}: n_groups={L} leaves less than two samples a group; use fewer groups")
-        W[np.arange(L), np.arange(L)] = (3.0 - v) / (mass - 1.0)
-        v = np.full(L, 3.0)
-    edges = GroupEdges(atoms, masses, P @ W @ P.T, P @ np.diag(W), w)
-    return TrainingGraph((Part(name, P @ v, edges),), w)
+            raise ValueError(
+                f"{name}: n_groups={L} leaves less than two samples a group; use fewer groups"
+                + _counted(total < len(present))
+            )
+        inside_groups, v = (3.0 - v) / (mass - 1.0), np.full(L, 3.0)
+    between = np.full(L - 1, 1.0 / mass)
+    W, onto = sp.diags_array([between, inside_groups, between], offsets=[-1, 0, 1]), sp.csr_array(P)
+    edges = GroupEdges(atoms, masses, sp.csr_array(onto @ W @ onto.T), onto @ inside_groups, w)
+    return TrainingGraph((Part(name, onto @ v, edges),), w)
 
 
 def sequence(lengths: Ints, lag: int, *, scaled: bool = True, may_be_empty: bool = False) -> TrainingGraph:
@@ -144,7 +164,7 @@ def tied_window(ordered: Floats, order: Ints, n: int, half_width: int, *, mirror
     atoms[order] = group
     w = np.ones(n)
     loops = np.diag(K) - own / masses
-    edges = GroupEdges(atoms, masses, K, loops, w)
+    edges = GroupEdges(atoms, masses, sp.csr_array(K), loops, w)
     return TrainingGraph((Part(name, edges.atom_degrees - loops, edges),), w)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from higsfa.core.blas import mirror
@@ -27,7 +28,7 @@ class Weighting:
     """
 
     mix: Floats
-    couplings: tuple[Floats, ...]
+    couplings: tuple[sp.csr_array, ...]
     edge_weight: float
 
     @classmethod
@@ -68,8 +69,9 @@ def _group_factors(sums: Sums, weighting: Weighting) -> tuple[Floats, Floats]:
     """S and K S, for all group parts one below the other."""
     coupled, offset = [np.zeros((0, sums.n_variables))], sums.n_channels
     for couplings in weighting.couplings:
-        coupled.append(couplings @ sums.first[offset : offset + len(couplings)])
-        offset += len(couplings)
+        n_atoms = couplings.shape[0]
+        coupled.append(couplings @ sums.first[offset : offset + n_atoms])
+        offset += n_atoms
     return sums.first[sums.n_channels : offset], np.concatenate(coupled)
 
 

@@ -36,8 +36,8 @@ class GroupEdges:
         The atom of each sample, -1 for samples without edges.
     masses : (A,) array
         Total sample weight of each atom.
-    couplings : (A, A) array
-        K, symmetric.
+    couplings : (A, A) sparse array
+        K, symmetric. Of classes it holds a diagonal only, and thousands of them are usual.
     loops : (A,) array
         k, the self pairs taken out; zeros where self-loops are kept.
     sample_weight : (N,) array
@@ -46,7 +46,7 @@ class GroupEdges:
 
     atoms: NDArray[Any]
     masses: Floats
-    couplings: Floats
+    couplings: sp.csr_array
     loops: Floats
     sample_weight: Floats
 
@@ -57,7 +57,7 @@ class GroupEdges:
     @cached_property
     def atom_degrees(self) -> Floats:
         """Degree per unit of sample weight, the loops that were taken out included."""
-        return self.couplings @ self.masses
+        return np.asarray(self.couplings @ self.masses)
 
     def scaled(self, factor: float) -> GroupEdges:
         return replace(self, couplings=factor * self.couplings, loops=factor * self.loops)
@@ -79,7 +79,7 @@ class GroupEdges:
         inside = (self.atoms >= 0) & (self.sample_weight > 0)
         counts = np.bincount(self.atoms[inside], minlength=self.n_atoms).astype(float)
         joined = (self.couplings != 0).astype(float)
-        pairs = counts @ joined @ counts - np.diag(joined) @ counts
+        pairs = counts @ (joined @ counts) - joined.diagonal() @ counts
         return round(float(pairs) / 2)
 
     def to_sparse(self) -> sp.csr_array:
@@ -88,7 +88,7 @@ class GroupEdges:
             (self.sample_weight[kept], (kept, self.atoms[kept])), shape=(len(self.atoms), self.n_atoms)
         )
         own = sp.diags_array(self.on_samples(self.loops))
-        return sp.csr_array(onehot @ sp.csr_array(self.couplings) @ onehot.T - own)
+        return sp.csr_array(onehot @ self.couplings @ onehot.T - own)
 
 
 @dataclass(frozen=True, eq=False)

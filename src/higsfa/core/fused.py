@@ -169,7 +169,8 @@ def sum_tile(
     -------
     (T, runs) sums over the runs of the tile; None if nothing was done, because the routines do not know how.
     """
-    if front is None or tile.edges or not tile.parts or tile.counted is not None:
+    by_steps = tile.edges or not tile.parts or tile.counted is not None or tile.sample_weight is not None
+    if front is None or by_steps:
         return None
     source = front.source(raw, tile.n_core)
     if source is None:

@@ -24,7 +24,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 MAX_DENSE = 3000
-"""Largest eigenproblem for free responses that is solved whole."""
+"""Largest eigenproblem for free responses that is solved whole, if a few of them are asked for."""
+MAX_WHOLE = 2**14
+"""Largest eigenproblem that is solved whole if all are asked for: its matrix takes 2 GiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,19 +263,20 @@ class TrainingGraph:
                     remarks.append(f"a slow response of {slow.name} has Delta {np.nanmax(deltas):.3f} in {other.name}")
         return SumConditions(consistent, proportional, compatible, tuple(remarks))
 
-    def _on_atoms(self) -> tuple[Ints, Floats, Floats]:
+    def _on_atoms(self) -> tuple[Ints, sp.csr_array, Floats]:
         """Joint atoms of all parts, their couplings and their vertex weights."""
         codes = np.stack([part.edges.atoms for part in self.parts])  # type: ignore[union-attr]
         table, atoms = np.unique(codes, axis=1, return_inverse=True)
         atoms = atoms.ravel()
         n = table.shape[1]
         masses = np.bincount(atoms, self.sample_weight, minlength=n)
-        gamma = np.zeros((n, n))
+        gamma = sp.csr_array((n, n))
         for own, part in zip(table, self.parts, strict=True):
             edges: Any = part.edges
-            K = np.pad(edges.couplings, (0, 1))
-            k = np.append(edges.loops, 0.0)
-            gamma += K[np.ix_(own, own)] * np.outer(masses, masses) - np.diag(k[own] * masses)
+            there = np.flatnonzero(own >= 0)
+            onto = sp.csr_array((masses[there], (there, own[there])), shape=(n, edges.n_atoms))
+            taken_out = np.append(edges.loops, 0.0)[own] * masses
+            gamma = sp.csr_array(gamma + onto @ edges.couplings @ onto.T - sp.diags_array(taken_out))
         return atoms, gamma, np.asarray(np.bincount(atoms, self.vertex_weights, minlength=n), dtype=np.float64)
 
 
@@ -295,7 +298,7 @@ def _edge_energy(edges: Edges, Y: Floats) -> Floats:
         w, atoms = edges.sample_weight[kept], edges.atoms[kept]
         onehot = sp.csr_array((w, (atoms, np.arange(len(w)))), shape=(edges.n_atoms, len(w)))
         S = onehot @ Y[kept]
-        pairs = np.einsum("ak,ab,bk->k", S, edges.couplings, S)
+        pairs = np.sum(S * (edges.couplings @ S), axis=0)
         return np.asarray(2 * ((w * edges.atom_degrees[atoms]) @ Y[kept] ** 2 - pairs))
     if isinstance(edges, SparseEdges):
         upper = sp.coo_array(edges.upper)
@@ -322,18 +325,39 @@ def _slowest(gamma: Any, v: Floats, R: float, n_responses: int | None) -> tuple[
     d = np.asarray(gamma.sum(axis=1)).ravel()
     root = np.sqrt(v)
     constant = root / np.linalg.norm(root)
-    push = 8.0  # moves the constant response out of the way: Delta is at most 4 for consistent graphs
     if n <= MAX_DENSE or k > n // 4:
-        G = gamma.toarray() if sp.issparse(gamma) else gamma
-        A = 2 * Q / R * (np.diag(d) - G) / np.outer(root, root)
-        bound = max(push, 2 * float(np.abs(A).sum(axis=1).max()))
+        if n > MAX_WHOLE:
+            raise ValueError(
+                f"n_responses={n_responses}: {k:,} free responses of {n:,} groups or samples are too many to be found "
+                f"at once; ask for at most {n // 4:,} of the slowest"
+            )
+        A = 2 * Q / R * (np.diag(d) - gamma.toarray()) / np.outer(root, root)
+        # Delta is at most 4 for consistent graphs; the constant response is moved out of the way.
+        bound = max(8.0, 2 * float(np.abs(A).sum(axis=1).max()))
         values, vectors = scipy.linalg.eigh(A + bound * np.outer(constant, constant), driver="evd")
         values, vectors = values[:k], vectors[:, :k]
     else:
         inverse = sp.diags_array(1 / root)
-        laplacian = sp.csc_array(2 * Q / R * (inverse @ (sp.diags_array(d) - sp.csr_array(gamma)) @ inverse))
-        start = np.random.default_rng(0).standard_normal(n)
-        values, vectors = scipy.sparse.linalg.eigsh(laplacian, k=k + 1, sigma=-1e-3, v0=start)
-        order = np.argsort(values)
-        values, vectors = values[order][1:], vectors[:, order][:, 1:]
+        laplacian = sp.csc_array(2 * Q / R * (inverse @ (sp.diags_array(d) - gamma) @ inverse))
+        values, vectors = _few_slowest(laplacian, constant, k)
     return values, np.asarray((vectors / root[:, None] * np.sqrt(Q)).T)
+
+
+def _few_slowest(laplacian: sp.csc_array, constant: Floats, k: int) -> tuple[Floats, Floats]:
+    """Smallest eigenvalues and eigenvectors of a sparse Laplacian, other than the constant one.
+
+    Many responses may be as slow as the constant (a graph in several pieces), so it is taken out beforehand.
+    """
+    n = len(constant)
+    solve = scipy.sparse.linalg.splu(laplacian + 1e-3 * sp.eye_array(n, format="csc")).solve
+
+    def without_constant(x: Floats) -> Floats:
+        return np.asarray(x - constant * (constant @ x))
+
+    inverse = scipy.sparse.linalg.LinearOperator(
+        (n, n), matvec=lambda x: without_constant(solve(without_constant(x.ravel()))), dtype=np.float64
+    )
+    start = without_constant(np.random.default_rng(0).standard_normal(n))
+    values, vectors = scipy.sparse.linalg.eigsh(inverse, k=k, which="LA", v0=start)
+    order = np.argsort(values)[::-1]
+    return 1 / values[order] - 1e-3, vectors[:, order]

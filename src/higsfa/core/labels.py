@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,14 @@ HASH_BITS = 16
 
 
 def as_labels(y: Any) -> Any:
-    """Labels in a form that need not be converted again: an array, unless they come with names or not at all."""
-    return y if y is None or isinstance(y, Mapping) or hasattr(y, "columns") else np.asarray(y)
+    """Labels in a form that need not be converted again: an array, unless that would lose names or what they mean."""
+    as_they_are = y is None or isinstance(y, Mapping) or hasattr(y, "columns") or is_categorical(y)
+    return y if as_they_are else np.asarray(y)
+
+
+def is_categorical(column: Any) -> bool:
+    """Whether values were declared to be categories: a pandas Categorical, or a Series of them."""
+    return type(getattr(column, "dtype", None)).__name__ == "CategoricalDtype"
 
 
 def label_names(y: Any) -> list[Any]:
@@ -34,6 +41,20 @@ def label_names(y: Any) -> list[Any]:
 
 def pick_label(y: Any, name: Any) -> NDArray[Any]:
     """One label as a 1-D array; with name None the only one there is."""
+    column = _plain_array(_column(y, name))
+    if column.ndim != 1:
+        shown = label_names(y)[0] if name is None else name
+        raise ValueError(f"label {shown!r} must have one value per sample, got an array of shape {column.shape}")
+    return column
+
+
+def holds_classes(y: Any, name: Any, rows: NDArray[Any]) -> bool:
+    """Whether one label names classes: it says so (a pandas Categorical), or its values in `rows` look like it."""
+    return is_categorical(_column(y, name)) or is_discrete(pick_label(y, name)[rows])
+
+
+def _column(y: Any, name: Any) -> Any:
+    """One label as the user gave it."""
     names = label_names(y)
     if not names:
         raise ValueError("y: this graph requires y to be passed, but the target y is None; it is built from labels")
@@ -44,14 +65,11 @@ def pick_label(y: Any, name: Any) -> NDArray[Any]:
     if name not in names:
         raise ValueError(f"y has no label {name!r}; it has {names}")
     if isinstance(y, Mapping) or hasattr(y, "columns"):
-        column = y[name]
-    else:
-        y = np.asarray(y)
-        column = y[:, name] if y.ndim == 2 else y
-    column = _plain_array(column)
-    if column.ndim != 1:
-        raise ValueError(f"label {name!r} must have one value per sample, got an array of shape {column.shape}")
-    return column
+        return y[name]
+    if is_categorical(y):
+        return y
+    y = np.asarray(y)
+    return y[:, name] if y.ndim == 2 else y
 
 
 def _plain_array(column: Any) -> NDArray[Any]:
@@ -109,8 +127,22 @@ def find_classes(values: NDArray[Any]) -> tuple[Ints, NDArray[Any] | list[Any]]:
 def _object_classes(values: list[Any]) -> tuple[Ints, list[Any]]:
     numbers = dict.fromkeys(values, -1)
     classes = [value for value in numbers if not _is_missing(value)]
+    check_one_kind(classes)
     numbers.update(zip(classes, range(len(classes)), strict=True))
     return np.fromiter(map(numbers.__getitem__, values), dtype=np.intp, count=len(values)), classes
+
+
+def check_one_kind(classes: Iterable[Any]) -> None:
+    """Raise if some classes are numbers and others text: 1 and "1" would be two classes, which nobody wants."""
+    examples: dict[str, Any] = {}
+    for value in classes:
+        kind = "numbers" if isinstance(value, Number | np.bool_) else "texts" if isinstance(value, str | bytes) else ""
+        examples.setdefault(kind, value)
+    if "numbers" in examples and "texts" in examples:
+        raise ValueError(
+            f"y: classes must be all numbers or all texts, but there are numbers such as {examples['numbers']!r} and "
+            f"texts such as {examples['texts']!r}; convert the labels to one type, for instance with str"
+        )
 
 
 def _distinct(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:

@@ -138,7 +138,11 @@ class Accumulator:
     def _add_chunk(self, core: NDArray[Any], start: int, tile: Tile, runs: Floats) -> None:
         """Add second moments of the samples from position `start` on, and their sums to those over runs."""
         first, last = np.searchsorted(tile.starts, (start, start + core.shape[1] - 1), side="right")
-        _add_runs(core, np.maximum(tile.starts[first - 1 : last] - start, 0), runs[:, first - 1 : last])
+        weighted = core
+        if tile.sample_weight is not None:
+            weights = tile.sample_weight[start : start + core.shape[1]].astype(self.dtype)
+            weighted, core = core * weights, core * np.sqrt(weights)
+        _add_runs(weighted, np.maximum(tile.starts[first - 1 : last] - start, 0), runs[:, first - 1 : last])
         for part in tile.parts:
             self._add_part(core, start, part)
 

@@ -32,7 +32,7 @@ BLOCK = 16384
 """Samples in a block: enough that the cells of a graph for several labels fill tiles, and few enough that rows which
 are read cell by cell lie close together and products may be added up in single precision."""
 MIN_CELL = 64
-"""Cells with fewer samples in a block share tiles, and pay for one product per weighting."""
+"""Cells with fewer samples in a block share tiles, and pay for one product per weighting; fewer where that is dear."""
 MAX_LEVELS = 32
 """With more distinct sample weights than this, cells would be too small to be of use."""
 TILE_BYTES = 2**24
@@ -129,9 +129,11 @@ class Tile:
     ----------
     rows : sample numbers; the first `n_core` are summed, the others are the halo.
     parts : stretches that the core consists of; none if only its edges count.
-    starts, lengths : the runs of samples that have the same weights and atoms.
+    starts, lengths : the runs of samples that have the same weights and atoms; their total weight (their number, where
+        samples have no weights of their own).
     selector : (K + A, runs) matrix that turns sums over runs into weighted sums and group sums.
     edges : edges within the tile, from its core.
+    sample_weight : weights of the core samples, which those of the parts are multiplied by; None if all are 1.
     """
 
     rows: Ints
@@ -141,6 +143,7 @@ class Tile:
     lengths: Floats
     selector: Any
     edges: tuple[LocalEdges, ...] = ()
+    sample_weight: Floats | None = None
 
     @property
     def n_rows(self) -> int:
@@ -175,7 +178,7 @@ class Plan:
         The three weightings (vertex, edge, plain) as combinations of the K channels that are gathered.
     n_atoms : int
         Rows of group sums.
-    couplings : tuple of (A_p, A_p) arrays
+    couplings : tuple of (A_p, A_p) sparse arrays
         Of the group parts, in the order of their group sums.
     edge_weight : float
         R.
@@ -183,7 +186,7 @@ class Plan:
 
     mix: Floats
     n_channels: int
-    couplings: tuple[Floats, ...]
+    couplings: tuple[sp.csr_array, ...]
     edge_weight: float
     n_blocks: int
     has_edges: bool
@@ -191,7 +194,7 @@ class Plan:
 
     @property
     def n_atoms(self) -> int:
-        return sum(len(K) for K in self.couplings)
+        return sum(int(K.shape[0]) for K in self.couplings)
 
     def tiles(self, block: int, rows: int) -> Iterator[Tile]:
         """Tiles of one block, of at most `rows` core samples each."""
@@ -205,15 +208,10 @@ def class_plan(classes: Ints, n_classes: int, w: Floats) -> Plan:
     """
     K = n_classes + 1
     fine = (classes + 1).astype(np.uint16 if K < 2**16 else np.intp)
-    levels = _levels(w)
-    layout: _Cells | _Ordered
+    varying = None if np.all(w == w[:1]) else w
+    channels = np.eye(K) * (w[:1] if varying is None else 1.0)
     nothing = np.zeros((0, K), dtype=np.intp)
-    if levels is not None and levels[1] == 1 and len(w):
-        layout = _Cells(fine, np.arange(K), w[0] * np.eye(K), np.eye(K), nothing, np.full(K, w[0]), 0)
-    else:
-        channels = np.zeros((K, len(w)))
-        channels[fine, np.arange(len(w))] = w
-        layout = _Ordered(None, len(w), channels, np.eye(K), np.zeros((0, len(w)), dtype=np.intp), w, 0, ())
+    layout = _Cells(fine, np.arange(K), channels, np.eye(K), nothing, np.ones(K), 0, varying=varying)
     return Plan(np.eye(K), K, (), 0.0, layout.n_blocks, False, layout)
 
 
@@ -231,12 +229,8 @@ def sequence_plan(n_before: int, graph: TrainingGraph) -> Plan:
 def make_plan(graph: TrainingGraph, block: int = BLOCK) -> Plan:
     """Cut the samples of a graph into blocks of a fixed size, and blocks into tiles."""
     groups = [part.edges for part in graph.parts if isinstance(part.edges, GroupEdges)]
-    levels = _levels(graph.sample_weight)
-    layout: _Cells | _Ordered
-    if len(groups) == len(graph.parts) and levels is not None:
-        layout = _Cells.of(graph, groups, *levels, block)
-    else:
-        layout = _Ordered.of(graph, groups, block)
+    of = _Cells.of if len(groups) == len(graph.parts) else _Ordered.of
+    layout: _Cells | _Ordered = of(graph, groups, block)
     return Plan(
         mix=layout.mix,
         n_channels=layout.mix.shape[1],
@@ -248,32 +242,44 @@ def make_plan(graph: TrainingGraph, block: int = BLOCK) -> Plan:
     )
 
 
-def _levels(w: Floats) -> tuple[Ints, int] | None:
-    """The number of each sample's weight among the distinct weights; None if there are too many of them."""
-    if len(w) == 0 or np.all(w == w[0]):
-        return np.zeros(0, dtype=np.intp), 1
+def _levels(w: Floats) -> tuple[Ints | None, Floats, Floats | None]:
+    """Sample weights as cells need them.
+
+    Returns
+    -------
+    levels : number of each sample's weight among the distinct ones; None if there is one, or too many of them.
+    values : the distinct weights, or a unit for all.
+    varying : weights in that unit, sample by sample, if there are too many of them.
+    """
+    if np.all(w == w[0]):
+        return None, w[:1], None
     values = np.unique(w[: 4 * MAX_LEVELS])
     if len(values) <= MAX_LEVELS:
         values = np.unique(w)
-    if len(values) > MAX_LEVELS:
-        return None
-    return np.searchsorted(values, w), len(values)
+    if len(values) <= MAX_LEVELS:
+        return np.searchsorted(values, w), values, None
+    unit = unit_of(w)
+    return None, np.array([unit]), w / unit
+
+
+def unit_of(weights: Floats) -> float:
+    """A power of two that brings the largest weight to between 1 and 2: products in single precision stay in range."""
+    return float(np.ldexp(1.0, int(np.frexp(np.max(weights, initial=0.0))[1]) - 1))
 
 
 def reduce_weightings(roles: Floats) -> tuple[Floats, Floats]:
-    """Channels that span the weightings, each one of the given rows, and the mix that gives the rows back."""
+    """Channels that span the weightings, each one of the rows in its own unit, and the mix that gives the rows back."""
     basis: list[Floats] = []
     mix = np.zeros((len(roles), len(roles)))
     for r, role in enumerate(roles):
         if basis:
             B = np.stack(basis, axis=1)
-            scale = np.abs(B).max(axis=0)
-            coefficients = np.linalg.lstsq(B / scale, role, rcond=1e-10)[0] / scale
+            coefficients = np.linalg.lstsq(B, role, rcond=1e-10)[0]
             if np.max(np.abs(B @ coefficients - role), initial=0.0) <= 1e-14 * np.max(np.abs(role), initial=0.0):
                 mix[r, : len(basis)] = coefficients
                 continue
-        mix[r, len(basis)] = 1.0
-        basis.append(role)
+        mix[r, len(basis)] = unit = unit_of(role)
+        basis.append(role / unit)
     return np.stack(basis), mix[:, : len(basis)]
 
 
@@ -324,17 +330,17 @@ class _Cells:
     sample_weight: Floats  # (F,)
     n_atoms: int
     block: int = BLOCK
+    varying: Floats | None = None  # (N,) weights of samples that multiply those of their cells; None if all are 1
 
     @classmethod
-    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], levels: Ints, n_levels: int, block: int) -> _Cells:
+    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], block: int) -> _Cells:
         codes, sizes = [edges.atoms for edges in groups], [edges.n_atoms + 1 for edges in groups]
-        if n_levels > 1:
-            codes, sizes = [*codes, levels - 1], [*sizes, n_levels]
+        levels, values, varying = _levels(graph.sample_weight)
+        if levels is not None:
+            codes, sizes = [*codes, levels - 1], [*sizes, len(values)]
         joint, number, table = _combine(codes, sizes)
         atoms = table[: len(groups)]
-        w = np.full(table.shape[1], graph.sample_weight[0])
-        if n_levels > 1:
-            w = np.unique(graph.sample_weight)[table[-1] + 1]
+        w = np.full(table.shape[1], values[0]) if levels is None else values[table[-1] + 1]
         v, e = np.zeros(len(w)), np.zeros(len(w))
         for part, edges, own in zip(graph.parts, groups, atoms, strict=True):
             v += w * np.append(part.rates, 0.0)[own]
@@ -355,6 +361,7 @@ class _Cells:
             sample_weight=w[order],
             n_atoms=int(offsets[-1]),
             block=block,
+            varying=varying,
         )
 
     @property
@@ -365,28 +372,28 @@ class _Cells:
         lo = block * self.block
         fine = self.fine[lo : lo + self.block]
         order = np.argsort(fine, kind="stable")
+        if self.varying is not None:
+            order = order[self.varying[lo + order] > 0]
         fine = fine[order]
         order += lo
-        cells = self.cell[fine]
-        edges = np.concatenate([[0], np.flatnonzero(cells[1:] != cells[:-1]) + 1, [len(cells)]])
-        large: list[Ints] = []
-        small: list[Ints] = []
-        for a, b in pairwise(edges.tolist()):
-            if np.any(self.channels[:, fine[a]]):  # weight 0 everywhere is as if absent
-                (large if b - a >= MIN_CELL else small).append(np.arange(a, b))
-        if not large and not small:
+        if len(fine) == 0:
             return
-        places = np.concatenate(large + small)
-        sizes = [len(cell) for cell in large]
-        borders = np.cumsum(np.array([*sizes, len(places) - sum(sizes)], dtype=np.intp))
+        starts, sizes = _runs(np.diff(self.cell[fine]) != 0, len(fine))
+        least = MIN_CELL // max(1, len(self.channels) // 2)
+        used = self.channels[:, fine[starts]].any(axis=0)  # weight 0 everywhere is as if absent
+        large = used & (sizes >= least)
+        places = np.concatenate([np.flatnonzero(np.repeat(which, sizes)) for which in (large, used & ~large)])
+        borders = np.append(np.cumsum(sizes[large]), len(places))
         make_part = _Parts()
         for start in range(0, len(places), rows):
             some = places[start : start + rows]
-            yield self._tile(order[some], fine[some], borders - start, len(large), make_part)
+            yield self._tile(order[some], fine[some], borders - start, int(large.sum()), make_part)
 
     def _tile(self, rows: Ints, fine: Ints, borders: Ints, n_large: int, make_part: _Parts) -> Tile:
         """A tile of cells that end at `borders`, counted from its start; the last one holds all small cells."""
         starts, lengths = _runs(fine[1:] != fine[:-1], len(fine))
+        weights = None if self.varying is None else self.varying[rows]
+        totals = lengths.astype(np.float64) if weights is None else np.add.reduceat(weights, starts)
         own = fine[starts]
         selector = _selector(self.channels[:, own], self.atom_rows[:, own], self.sample_weight[own], self.n_atoms)
         ends = np.clip(borders, 0, len(rows))
@@ -394,7 +401,7 @@ class _Cells:
         for number, (a, b) in enumerate(pairwise([0, *ends.tolist()])):
             if b > a:
                 parts.append(make_part(a, b, self.channels[:, fine[a] if number < n_large else fine[a:b]]))
-        return Tile(rows, len(rows), tuple(parts), starts, lengths, selector)
+        return Tile(rows, len(rows), tuple(parts), starts, totals, selector, sample_weight=weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -498,13 +505,13 @@ class _Ordered:
         selector = _selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], self.n_atoms)
         constant = np.all(weights == weights[:, :1])
         part = make_part(0, hi - lo, weights[:, 0] if constant else weights)
-        return Tile(rows, hi - lo, (part,), starts, lengths, selector, local)
+        return Tile(rows, hi - lo, (part,), starts, lengths.astype(np.float64), selector, local)
 
 
-def _runs(change: NDArray[np.bool_], n: int) -> tuple[Ints, Floats]:
+def _runs(change: NDArray[np.bool_], n: int) -> tuple[Ints, Ints]:
     """Starts and lengths of runs, from where neighbours differ."""
     borders = np.concatenate([[-1], np.flatnonzero(change), [n - 1]])
-    return borders[:-1] + 1, np.asarray(borders[1:] - borders[:-1], dtype=np.float64)
+    return borders[:-1] + 1, np.diff(borders)
 
 
 def _selector(weights: Floats, atoms: Ints, w: Floats, n_atoms: int) -> Any:

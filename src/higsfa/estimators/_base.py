@@ -26,7 +26,7 @@ from higsfa.estimators._validation import (
     report_not_finite,
     stretches,
 )
-from higsfa.training.gathered import Setting, Statistics
+from higsfa.training.gathered import Origin, Setting, Statistics
 from higsfa.training.passes import Reader, column_means
 from higsfa.training.sources import Source
 
@@ -50,6 +50,10 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         "min_scale": [Interval(Real, 0, 1, closed="left")],
         "weighted": ["boolean"],
     }
+
+    def _accepts(self, origin: Origin) -> bool:
+        """Whether statistics for this graph are what the estimator would gather."""
+        raise NotImplementedError
 
     def _options(self) -> NodeOptions:
         shared = {
@@ -125,7 +129,7 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         Parameters
         ----------
         statistics : Statistics
-            The `statistics_` of estimators of this class with the same expansion, or a sum of several of them.
+            The `statistics_` of estimators with the same graph (or lag) and expansion, or a sum of several of them.
 
         Returns
         -------
@@ -134,11 +138,17 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self._validate_params()
         if not isinstance(statistics, Statistics):
             raise TypeError(f"statistics must be the statistics_ of an estimator, got {type(statistics).__name__}")
-        if as_expansion(self.expansion) != statistics.frontend.expansion:
+        frontend = statistics.frontend
+        if as_expansion(self.expansion) != frontend.expansion:
             raise ValueError(
-                f"statistics were gathered with expansion '{statistics.frontend.expansion}', "
+                f"statistics were gathered with expansion '{frontend.expansion}', "
                 f"this estimator has '{as_expansion(self.expansion)}'"
             )
+        center = None if self.center is None else self._given_center(frontend.n_inputs)
+        if center is not None and not np.array_equal(center, frontend.center):
+            raise ValueError("statistics were gathered with another center than this estimator has")
+        if not self._accepts(statistics.origin):
+            raise ValueError(f"statistics were gathered for {statistics.origin}, which does not fit {self!r}")
         self._adopt(statistics)
         self.n_features_in_ = statistics.frontend.n_inputs
         return self

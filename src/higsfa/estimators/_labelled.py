@@ -9,16 +9,24 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if
 
+from higsfa.core.build import NotEnoughData
 from higsfa.core.labels import as_labels, find_classes, label_names, pick_label
 from higsfa.estimators._base import NodeEstimator
 from higsfa.estimators._sequence import _expands_exactly
 from higsfa.estimators._validation import check_data, check_left_out, product_dtype, unchanged_on_error
-from higsfa.graphs import ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
-from higsfa.training.gathered import ClassStatistics, NotEnoughData, Setting, gather_classes, gather_graph
+from higsfa.graphs import AutoGraph, ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
+from higsfa.training.gathered import (
+    MAX_CLASS_CHANNELS,
+    ClassStatistics,
+    Origin,
+    Setting,
+    gather_classes,
+    gather_graph,
+)
 from higsfa.training.passes import Reader, array_reader
 
-MAX_CLASS_CHANNELS = 32
-"""Up to so many classes, sums are kept class by class, so that fits on parts of the data can be added."""
+BUILT_BEFOREHAND = Origin.of("TrainingGraph")
+"""A graph that was given to `fit` instead of the parameter `graph`."""
 
 
 def _counts_exactly(self: Any) -> bool:
@@ -59,25 +67,27 @@ class LabelledEstimator(NodeEstimator):
             X = check_data(self, X, reset=True, min_samples=2)
             y = as_labels(y)
             read = self._reader(X)
-            recipe = as_recipe(self.graph if graph is None else graph) if not isinstance(graph, TrainingGraph) else None
-            if isinstance(recipe, ClusteredGraph):
-                classes = _classes(y, recipe, len(X))
-                if len(classes[1]) <= MAX_CLASS_CHANNELS:
-                    w = check_weights(sample_weight, len(X))
-                    check_left_out(self, X, w)
-                    setting = self._centered_setting(X, read, w)
-                    self._adopt(_gather_classes(read, classes, w, setting, recipe), X)
-                    return self
-            built = (
-                graph
-                if recipe is None
-                else recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(X))
-            )
+            if isinstance(graph, TrainingGraph):
+                built, origin = graph, BUILT_BEFOREHAND
+            else:
+                recipe = as_recipe(self.graph if graph is None else graph)
+                if isinstance(recipe, AutoGraph):
+                    recipe = recipe.chosen(y, check_weights(sample_weight, len(X)))
+                if isinstance(recipe, ClusteredGraph):
+                    classes = _classes(y, recipe, len(X))
+                    if len(classes[1]) <= MAX_CLASS_CHANNELS:
+                        w = check_weights(sample_weight, len(X))
+                        check_left_out(self, X, w)
+                        setting = self._centered_setting(X, read, w)
+                        self._adopt(_gather_classes(read, classes, w, setting, recipe, y), X)
+                        return self
+                built = recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(X))
+                origin = recipe.origin(y)
             if built.n_samples != len(X):
                 raise ValueError(f"graph is for {built.n_samples} samples but X has {len(X)}")
             check_left_out(self, X, built.sample_weight)
             setting = self._centered_setting(X, read, built.sample_weight)
-            self._adopt(gather_graph(read, built, setting), X)
+            self._adopt(gather_graph(read, built, setting, origin), X)
         return self
 
     @available_if(_counts_exactly)
@@ -112,11 +122,14 @@ class LabelledEstimator(NodeEstimator):
             classes = _classes(y, recipe, len(X))
             w = check_weights(sample_weight, len(X))
             check_left_out(self, source, w)
-            statistics = _gather_classes(array_reader(X, setting.dtype), classes, w, setting, recipe)
+            statistics = _gather_classes(array_reader(X, setting.dtype), classes, w, setting, recipe, y)
             self.statistics_ = statistics if known is None else known + statistics
             with suppress(NotEnoughData):  # one class so far: the sums are kept, features come with more data
                 self._adopt(self.statistics_, source)
         return self
+
+    def _accepts(self, origin: Origin) -> bool:
+        return origin == BUILT_BEFOREHAND or as_recipe(self.graph).makes(origin)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -145,5 +158,6 @@ def _gather_classes(
     w: np.ndarray,
     setting: Setting,
     recipe: ClusteredGraph,
+    y: Any,
 ) -> ClassStatistics:
-    return gather_classes(read, *classes, w, setting, self_loops=bool(recipe.self_loops))
+    return gather_classes(read, *classes, w, setting, recipe.origin(y), self_loops=bool(recipe.self_loops))

@@ -12,10 +12,12 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 
 from higsfa.core import build
+from higsfa.core.build import NotEnoughData
 from higsfa.core.expansions import as_expansion
 from higsfa.estimators._base import NodeEstimator
 from higsfa.estimators._validation import check_data, product_dtype, unchanged_on_error
-from higsfa.training.gathered import NotEnoughData, SequenceStatistics, gather_sequence
+from higsfa.graphs import SequenceGraph
+from higsfa.training.gathered import Origin, SequenceStatistics, gather_sequence
 from higsfa.training.passes import array_reader
 
 
@@ -57,7 +59,7 @@ class SequenceEstimator(NodeEstimator):
             graph = build.sequence(build.recording_lengths(groups, len(X)), self.lag, scaled=False)
             read = self._reader(X)
             setting = self._centered_setting(X, read, graph.sample_weight)
-            self._adopt(gather_sequence(read, graph, setting), X)
+            self._adopt(gather_sequence(read, graph, setting, self._origin()), X)
             self._tail = read(np.arange(0))
             self._recording: Any = None
         return self
@@ -108,4 +110,10 @@ class SequenceEstimator(NodeEstimator):
         assert center is not None
         setting = self._setting(X.shape[1], product_dtype(X.dtype), center)
         graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
-        return gather_sequence(array_reader(X, setting.dtype), graph, setting, n_before)
+        return gather_sequence(array_reader(X, setting.dtype), graph, setting, self._origin(), n_before)
+
+    def _origin(self) -> Origin:
+        return SequenceGraph(self.lag).origin(None)
+
+    def _accepts(self, origin: Origin) -> bool:
+        return self._origin().fits(origin)

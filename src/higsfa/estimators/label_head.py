@@ -17,7 +17,7 @@ from sklearn.model_selection import GroupKFold, KFold, check_cv
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from higsfa.core.labels import is_discrete, label_names, missing, numeric, pick_label
+from higsfa.core.labels import check_one_kind, holds_classes, label_names, missing, numeric, pick_label
 from higsfa.core.memberships import group_memberships
 from higsfa.estimators._validation import unchanged_on_error
 from higsfa.graphs import check_weights
@@ -205,7 +205,8 @@ class LabelHead(BaseEstimator):
         Number of classes of a numeric label; min(39, N // 20) by default. A label that has fewer distinct values gets
         a class for each of them. A dict entry makes a label numeric that would count as categorical.
     integer : bool or dict of bool by label, default=False
-        Keep only the integer part of numeric estimates, as the paper does with ages.
+        Keep only the integer part of numeric estimates, as the paper does with ages: the largest integer that is not
+        above the estimate.
     regressor : scikit-learn estimator or dict of them by label, optional
         Used instead of the Gaussians: a regressor for a numeric label, a classifier for a categorical one.
     regularization : float, default=0.0
@@ -234,10 +235,10 @@ class LabelHead(BaseEstimator):
 
     Notes
     -----
-    A label is categorical if it holds strings, booleans or at most 20 distinct whole numbers; turn others into strings.
-    Samples whose label is missing (NaN, None, pd.NA) are left out for that label. Samples with a tied label that lie
-    across the border of two classes belong to both in proportion, so that the order of rows does not matter. Features
-    that are constant in the training set are ignored.
+    A label is categorical if it is a pandas Categorical, or holds strings, booleans or at most 20 distinct whole
+    numbers; turn others into strings. Samples whose label is missing (NaN, None, pd.NA) are left out for that label.
+    Samples with a tied label that lie across the border of two classes belong to both in proportion, so that the order
+    of rows does not matter. Features that are constant in the training set are ignored.
 
     Examples
     --------
@@ -322,7 +323,8 @@ class LabelHead(BaseEstimator):
                 column = pick_label(y, name)
                 if len(column) != len(X):
                     raise ValueError(f"y: label {name!r} has {len(column)} values for {len(X)} samples")
-                self._fit_label(_task(name, X, column, w, groups, self.n_classes), sample_weight is not None, cv)
+                task = _task(name, X, column, holds_classes(y, name, w > 0), w, groups, self.n_classes)
+                self._fit_label(task, sample_weight is not None, cv)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -427,7 +429,7 @@ class LabelHead(BaseEstimator):
             return classes[estimate]
         if _per_label(self.integer, name, False):
             # The estimate 18 must not become 17 because probabilities sum to 1 - 1e-16.
-            return np.trunc(np.round(estimate, 9)).astype(np.int64)
+            return np.floor(np.round(estimate, 9)).astype(np.int64)
         return estimate
 
 
@@ -452,7 +454,9 @@ class _Task:
         )
 
 
-def _task(name: Any, Y: Floats, column: NDArray[Any], w: Floats, groups: Any, n_classes: Any) -> _Task:
+def _task(
+    name: Any, Y: Floats, column: NDArray[Any], is_discrete: bool, w: Floats, groups: Any, n_classes: Any
+) -> _Task:
     known = ~missing(column) & (w > 0)
     if not known.any():
         raise ValueError(f"y: all values of label {name!r} are missing (or of weight 0); leave the label out")
@@ -460,7 +464,7 @@ def _task(name: Any, Y: Floats, column: NDArray[Any], w: Floats, groups: Any, n_
     groups = None if groups is None else np.asarray(groups)[known]
     asked = _per_label(n_classes, name, None)
     demanded = isinstance(n_classes, Mapping) and asked is not None
-    if not demanded and is_discrete(column):
+    if not demanded and is_discrete:
         codes, classes = _categories(column, w)
         return _Task(name, Y, codes, w, classes, groups, known)
     try:
@@ -600,6 +604,7 @@ def _categories(column: NDArray[Any], w: Floats) -> tuple[NDArray[np.intp], _Cla
         distinct, codes = np.unique(column, return_inverse=True)
     else:
         found = list(dict.fromkeys(column))
+        check_one_kind(found)
         try:
             found.sort()
         except TypeError:

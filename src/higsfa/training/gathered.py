@@ -9,22 +9,55 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from higsfa.core.build import NotEnoughData, class_rates
 from higsfa.core.covariances import Covariances, Weighting, covariances
 from higsfa.core.edges import ChainEdges
 from higsfa.core.graph import TrainingGraph
+from higsfa.core.labels import check_one_kind
 from higsfa.core.nodes import Frontend, Node
 from higsfa.core.solvers import NodeOptions, solve_node
 from higsfa.core.statistics import Sums, merge, shifted, zero
-from higsfa.core.tiles import Plan, class_plan, make_plan, sequence_plan
+from higsfa.core.tiles import Plan, class_plan, make_plan, sequence_plan, unit_of
 from higsfa.training.passes import Reader, gather, guarded
 
 Floats = NDArray[np.float64]
 
+MAX_CLASS_CHANNELS = 32
+"""Up to so many classes, sums are kept class by class, so that fits on parts of the data can be added."""
 
-class NotEnoughData(ValueError):
-    """The samples seen so far do not make a graph."""
+
+@dataclass(frozen=True)
+class Origin:
+    """The graph that statistics were gathered for: a sum of recipes.
+
+    Attributes
+    ----------
+    terms : for each recipe its factor, its name with all parameters but the label, and the name of the label (None for
+        the only label there is, or for none).
+    """
+
+    terms: tuple[tuple[float, str, Any], ...]
+
+    @classmethod
+    def of(cls, recipe: str, label: Any = None) -> Origin:
+        """A single recipe."""
+        return cls(((1.0, recipe, label),))
+
+    def fits(self, other: Origin) -> bool:
+        """Whether both are the same graph, as far as labels have names."""
+        return len(self.terms) == len(other.terms) and all(
+            (factor, recipe) == (own_factor, own_recipe) and (label is None or own is None or label == own)
+            for (factor, recipe, label), (own_factor, own_recipe, own) in zip(self.terms, other.terms, strict=True)
+        )
+
+    def __str__(self) -> str:
+        return " + ".join(
+            ("" if factor == 1.0 else f"{factor:g} * ") + recipe + ("" if label is None else f" of label {label!r}")
+            for factor, recipe, label in self.terms
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +69,14 @@ class Statistics:
     sums, shift : sums of t - shift.
     frontend : the expansion and centre that made t.
     precision : machine epsilon of the products.
+    origin : the graph.
     """
 
     sums: Sums
     shift: Floats
     frontend: Frontend
     precision: float
+    origin: Origin
 
     def weighting(self) -> Weighting:
         """How channels and group sums become weightings."""
@@ -60,26 +95,43 @@ class Statistics:
     def __add__(self, other: object) -> Any:
         if not isinstance(other, Statistics):
             return NotImplemented
-        if type(other) is not type(self):
-            raise ValueError(
-                f"statistics of different kinds cannot be added: {type(self).__name__}, {type(other).__name__}"
-            )
-        a, b = self.frontend, other.frontend
-        if (a.expansion, a.n_inputs) != (b.expansion, b.n_inputs) or not np.array_equal(a.center, b.center):
-            raise ValueError("statistics of different inputs, expansions or centres cannot be added")
+        if type(other) is not type(self) or not self.origin.fits(other.origin):
+            raise ValueError(f"statistics of different graphs cannot be added: {self} and {other}")
+        _check_same_inputs(self.frontend, other.frontend)
         first, second = self._aligned(other)
         moved = shifted(second.sums, second.shift - first.shift)
         precision = max(first.precision, second.precision)
-        return replace(first, sums=merge(first.sums.copy(), moved), precision=precision)
+        origin = first.origin if first.origin.terms[0][2] is not None else second.origin
+        return replace(first, sums=merge(first.sums.copy(), moved), precision=precision, origin=origin)
+
+    def __str__(self) -> str:
+        return f"statistics for {self.origin}"
 
     def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
         """Both with the same channels."""
         return self, other
 
 
+def _check_same_inputs(a: Frontend, b: Frontend) -> None:
+    """Raise if the variables of two parts are not the same functions of the input."""
+    if a.n_inputs != b.n_inputs:
+        what = f"{a.n_inputs} and {b.n_inputs} inputs"
+    elif a.expansion != b.expansion:
+        what = f"expansions '{a.expansion}' and '{b.expansion}'"
+    elif not np.array_equal(a.center, b.center):
+        far = int(np.argmax(np.abs(a.center - b.center)))
+        what = (
+            f"different centres (input {far}: {a.center[far]:g} and {b.center[far]:g}); "
+            "give all parts the same center= before they are fitted"
+        )
+    else:
+        return
+    raise ValueError(f"statistics of different variables cannot be added: they have {what}")
+
+
 @dataclass(frozen=True, eq=False)
 class GraphStatistics(Statistics):
-    """Statistics for a graph that was known beforehand; parts add up if they are parts of the same graph."""
+    """Statistics for a graph that was built from all labels at once; those of two graphs are not those of a third."""
 
     known: Weighting
 
@@ -87,12 +139,10 @@ class GraphStatistics(Statistics):
         return self.known
 
     def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
-        mine, theirs = self.known, other.known
-        same = len(mine.couplings) == len(theirs.couplings) and mine.mix.shape == theirs.mix.shape
-        same = same and np.array_equal(mine.mix, theirs.mix) and mine.edge_weight == theirs.edge_weight
-        if not same:
-            raise ValueError("statistics of different graphs cannot be added: build one graph from all labels first")
-        return self, other
+        raise ValueError(
+            f"{self} cannot be added: this graph is built from all samples at once. Statistics of parts add for time "
+            f"series (SFA, ISFA) and for classes of one label (ClusteredGraph), up to {MAX_CLASS_CHANNELS} of them"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,19 +165,13 @@ class ClassStatistics(Statistics):
     def weighting(self) -> Weighting:
         """Edges 1/(N_s - 1) without self pairs, or 1/N_s with them; v = 1 for samples with partners."""
         masses = self.sums.weights[1 : self.sums.n_channels]
-        kept = masses > (0 if self.self_loops else 1 + 1e-12)
-        if kept.sum() < 2:
-            raise NotEnoughData(
-                f"a clustered graph needs at least two classes with two or more samples, found {int(kept.sum())}"
-            )
-        inverse = np.zeros(len(masses))
-        inverse[kept] = 1.0 / (masses[kept] - (0.0 if self.self_loops else 1.0))
-        K = np.zeros((len(masses) + 1, len(masses) + 1))
-        K[1:, 1:] = np.diag(inverse)
+        kept, rates = class_rates(masses, self_loops=self.self_loops, name="clustered")
+        edges = np.zeros(self.sums.n_channels)
+        edges[1:][kept] = rates
         mix = np.ones((3, self.sums.n_channels))
-        mix[0] = np.concatenate([[0.0], kept])
-        mix[1] = np.concatenate([[0.0], masses * inverse])
-        return Weighting(mix, (K,), float(masses[kept].sum()))
+        mix[0] = edges > 0
+        mix[1] = self.sums.weights * edges
+        return Weighting(mix, (sp.csr_array(sp.diags_array(edges)),), float(masses[kept].sum()))
 
     def covariances(self) -> Covariances:
         sums = self.sums
@@ -137,8 +181,7 @@ class ClassStatistics(Statistics):
         return covariances(doubled, self.weighting(), self.shift, self.precision)
 
     def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
-        if self.self_loops != other.self_loops:
-            raise ValueError("statistics with and without self-loops cannot be added")
+        check_one_kind(self.classes + other.classes)
         classes = self.classes + tuple(c for c in other.classes if c not in set(self.classes))
         return self.with_classes(classes), other.with_classes(classes)
 
@@ -164,16 +207,18 @@ class Setting:
         return sums, shift, self.frontend, float(np.finfo(self.dtype).eps)
 
 
-def gather_graph(read: Reader, graph: TrainingGraph, setting: Setting) -> Statistics:
+def gather_graph(read: Reader, graph: TrainingGraph, setting: Setting, origin: Origin) -> Statistics:
     """Statistics of all samples of a graph."""
     plan = make_plan(graph)
-    return GraphStatistics(*setting.run(read, plan), Weighting.of(plan))
+    return GraphStatistics(*setting.run(read, plan), origin, Weighting.of(plan))
 
 
-def gather_sequence(read: Reader, graph: TrainingGraph, setting: Setting, n_before: int = 0) -> SequenceStatistics:
+def gather_sequence(
+    read: Reader, graph: TrainingGraph, setting: Setting, origin: Origin, n_before: int = 0
+) -> SequenceStatistics:
     """Statistics of recordings; of the first `n_before` samples only the edges that start there are counted."""
     assert all(isinstance(part.edges, ChainEdges) for part in graph.parts)
-    return SequenceStatistics(*setting.run(read, sequence_plan(n_before, graph)))
+    return SequenceStatistics(*setting.run(read, sequence_plan(n_before, graph)), origin)
 
 
 def gather_classes(
@@ -182,9 +227,13 @@ def gather_classes(
     classes: tuple[Any, ...],
     w: Floats,
     setting: Setting,
+    origin: Origin,
     *,
     self_loops: bool,
 ) -> ClassStatistics:
     """Statistics class by class; code -1 is a sample without a class."""
-    plan = class_plan(codes, len(classes), w)
-    return ClassStatistics(*setting.run(read, plan), classes, self_loops)
+    unit = unit_of(w)
+    sums, shift, frontend, precision = setting.run(read, class_plan(codes, len(classes), w / unit))
+    for array in (sums.weights, sums.first, sums.second):
+        array *= unit
+    return ClassStatistics(sums, shift, frontend, precision, origin, classes, self_loops)
