@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from higsfa._cli_errors import WrongUsage, replacing
+from higsfa._cli_errors import WrongUsage
+from higsfa._files import open_regular, replacing
 
 FILE = "decoder.npz"
 """In the run folder: the arrays below, and `model`, the hash of the network that they belong to."""
@@ -86,5 +87,5 @@ def _read(path: Path, model: str, shape: tuple[int, ...]) -> Any:
 
 
 def _hash(path: Path) -> str:
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

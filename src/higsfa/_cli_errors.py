@@ -47,7 +47,7 @@ def signals_as_exceptions() -> Iterator[None]:
 def wrong_usage(what: str = "") -> Iterator[None]:
     """What fails in here was asked for wrongly: a path, a name, a setting; `what` begins the message.
 
-    Damaged pictures and models are failures like any other.
+    Damaged pictures and models, and a lack of memory or disk, are failures like any other.
     """
     from higsfa import ModelFileError
     from higsfa.experiments import ExperimentError
@@ -56,7 +56,7 @@ def wrong_usage(what: str = "") -> Iterator[None]:
     try:
         yield
     except ExperimentError as error:
-        if isinstance(error.__cause__, ImageFileError | ModelFileError) or _is_full(error):
+        if isinstance(error.__cause__, ImageFileError | ModelFileError | MemoryError) or _is_full(error):
             raise
         raise WrongUsage(f"{what}: {error}" if what else str(error)) from error
 
@@ -144,19 +144,3 @@ def free_folder(path: Path, force: bool, hint: str = "") -> Path:
     if path.is_dir() and any(path.iterdir()) and not force:
         raise WrongUsage(f"the folder {path} is not empty: name another one, {hint}or replace it with --force")
     return path
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Any]:
-    """A file opened for bytes next to `path`, which takes its place when it is complete, and else is removed."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "xb") as file:
-            yield file
-        os.replace(part, path)
-    except OSError as error:
-        if error.filename is None or error.filename == str(part):
-            error.filename = str(path)
-        raise
-    finally:
-        part.unlink(missing_ok=True)

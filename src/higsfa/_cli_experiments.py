@@ -7,12 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from higsfa._cli_errors import WrongUsage, existing, free_file, free_folder, replacing, wrong_usage
+from higsfa._cli_errors import WrongUsage, existing, free_file, free_folder, wrong_usage
 from higsfa._cli_options import DataFolder, Force, Jobs, Json, RunFolder, opened_run
 from higsfa._cli_screen import metrics_tables, print_json, say, scores_table, stages, table
-
-MADE_LATER = ("report.html", "explorer.html", "decoder.npz")
-"""What other commands put into a run folder; a new run makes it out of date."""
+from higsfa._files import write_atomically
 
 
 def train(
@@ -50,10 +48,7 @@ def train(
         experiment = experiments.with_values(experiment, changed)
     if not resume:
         free_folder(out, force, "go on with it with --resume, ")
-    if force and (out / "config.toml").is_file():
-        for name in MADE_LATER:
-            (out / name).unlink(missing_ok=True)
-    with stages() as progress:
+    with wrong_usage(), stages() as progress:
         run = experiments.train(
             experiment, out, resume=resume, overwrite=force, dask=dask, n_jobs=jobs, progress=progress
         )
@@ -108,8 +103,7 @@ def configs(
         raise WrongUsage(f"there is no shipped config {name!r}: use one of {', '.join(known)}")
     text = (resources.files("higsfa.experiments") / "configs" / f"{name}.toml").read_text(encoding="utf-8")
     if out is not None:
-        with replacing(free_file(out, force)) as file:
-            file.write(text.encode())
+        write_atomically(free_file(out, force), text.encode())
     if json:
         print_json({"name": name, "text": text, "written": out})
     elif out is None:
@@ -129,7 +123,8 @@ def evaluate(run: RunFolder, data: DataFolder = None, json: Json = False) -> Non
     opened = opened_run(run)
     from higsfa import experiments
 
-    found = experiments.evaluate(opened, folder_of_data=data)
+    with wrong_usage():
+        found = experiments.evaluate(opened, folder_of_data=data)
     if json:
         print_json(found)
         return
@@ -150,7 +145,8 @@ def compare(
     opened = [opened_run(run) for run in runs]
     from higsfa import experiments
 
-    found = experiments.compare(opened)
+    with wrong_usage():
+        found = experiments.compare(opened)
     if json:
         print_json(found)
         return
@@ -181,7 +177,7 @@ def _info_of_run(path: Path, json: bool) -> None:
     if json:
         print_json({"kind": "run", "path": path, "files": sizes, "network": str(run.network), "metrics": run.metrics})
         return
-    say(f"{path}: a run of {run.metrics['created']} with higsfa {run.metrics['higsfa']}")
+    say(f"{path}: a run of {run.metrics.get('created')} with higsfa {run.metrics.get('higsfa')}")
     metrics_tables(run.metrics)
     say(f"{run.network}\n")
     table(["file", "bytes"], ([name, f"{size:,}"] for name, size in sizes.items()))

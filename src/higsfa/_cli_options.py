@@ -14,6 +14,13 @@ Pictures = Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Pictu
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", metavar="N", help="Threads; all cores by default.")]
+Eyes = Annotated[
+    Path | None,
+    typer.Option("--eyes", metavar="TABLE", help="Eyes in the pictures, a .csv file with name, x, y, x, y."),
+]
+Cropped = Annotated[
+    bool, typer.Option("--cropped", help="The pictures are cut by the eyes already, as those of training were.")
+]
 DataFolder = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="Where the data of the config lie on this machine.")
 ]

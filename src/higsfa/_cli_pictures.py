@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from numpy.typing import NDArray
 
 from higsfa import _cli_sheet as sheets
 from higsfa._cli_decoder import RunData
-from higsfa._cli_errors import WrongUsage, existing, replacing, wrong_usage
+from higsfa._cli_errors import WrongUsage, existing, wrong_usage
 from higsfa._cli_views import morphed
+from higsfa._files import replacing
 
 MAX_SHOWN = 32
 """Most pictures on one sheet."""
@@ -33,21 +33,38 @@ def check_ending(path: Path, endings: Sequence[str]) -> None:
 # ---------------------------------------------------------------------- features and estimates
 
 
-def read(run: Any, paths: Sequence[Path]) -> tuple[list[str], Any]:
-    """Files and their pictures, prepared as those of training."""
-    from higsfa.experiments import read_pictures
+@dataclass(frozen=True)
+class Given:
+    """Pictures that a command was given.
 
-    for path in paths:
-        existing(path, "picture or folder")
-    with wrong_usage(", ".join(map(str, paths[:3]))):
-        source = read_pictures(run, paths)
-    return [str(path) for path in source.paths], source
+    Parameters
+    ----------
+    paths : files and folders
+    eyes : path of a table, or None
+    cropped : bool
+        Whether they are cut as those of training were.
+    """
 
+    paths: Sequence[Path]
+    eyes: Path | None = None
+    cropped: bool = False
 
-def features(run: Any, paths: Sequence[Path]) -> tuple[list[str], NDArray[Any]]:
-    """Files and features, one row each."""
-    files, source = read(run, paths)
-    return files, run.network.transform(source)
+    def read(self, run: Any) -> tuple[list[str], Any]:
+        """Files and their pictures, prepared as those of training."""
+        from higsfa.experiments import read_pictures
+
+        for path in self.paths:
+            existing(path, "picture or folder")
+        if self.eyes is not None:
+            existing(self.eyes, "table")
+        with wrong_usage(", ".join(map(str, self.paths[:3]))):
+            source = read_pictures(run, self.paths, eyes=self.eyes, cropped=self.cropped)
+        return [str(path) for path in source.paths], source
+
+    def features(self, run: Any) -> tuple[list[str], NDArray[Any]]:
+        """Files and features, one row each."""
+        files, source = self.read(run)
+        return files, run.network.transform(source)
 
 
 def estimates(head: Any, features: NDArray[Any]) -> dict[str, list[Any]]:
@@ -69,32 +86,21 @@ def cells(files: Sequence[str], columns: Mapping[str, Sequence[Any]]) -> Iterato
 
 def write_features(path: Path, files: Sequence[str], features: NDArray[Any]) -> None:
     """A .npy file, or a .csv file with the names of the pictures."""
+    from higsfa.experiments.run_folder import write_table
+
     if path.suffix.lower() == ".csv":
-        write_csv(path, {"file": files, **{f"feature{j}": column for j, column in enumerate(features.T.tolist())}})
+        write_table(path, {"file": files, **{f"feature{j}": column for j, column in enumerate(features.T.tolist())}})
         return
     with replacing(path) as file:
         np.lib.format.write_array(file, features, allow_pickle=False)
 
 
-def write_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """One row for each picture."""
-    with replacing(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        rows = zip(*columns.values(), strict=True)
-        writer.writerows([format(v, ".7g") if isinstance(v, float) else v for v in row] for row in rows)
-
-
 # ---------------------------------------------------------------------- pictures
 
 
-def _white(source: Any) -> float:
-    return 255.0 if source.dtype.kind in "iub" else 1.0
-
-
-def reconstruct(run: Any, paths: Sequence[Path], out: Path, data: RunData) -> dict[str, float]:
+def reconstruct(run: Any, given: Given, out: Path, data: RunData) -> dict[str, float]:
     """A sheet of originals and rebuilt pictures; returns the normalised error of each way to rebuild them."""
-    files, source = read(run, paths)
+    files, source = given.read(run)
     if len(files) > MAX_SHOWN:
         raise WrongUsage(f"{len(files)} pictures do not fit on one sheet: give at most {MAX_SHOWN}")
     shape, decoder = tuple(source.shape), data.decoder
@@ -102,7 +108,7 @@ def reconstruct(run: Any, paths: Sequence[Path], out: Path, data: RunData) -> di
     Y = run.network.transform(source)
     rebuilt = {"linear": decoder.predict(Y), "top-down": run.network.inverse_transform(Y)}
     spread = np.sum((images - decoder.mean_.reshape(shape)) ** 2)
-    rows = [sheets.as_bytes(pictures, _white(source)) for pictures in (images, *rebuilt.values())]
+    rows = [sheets.as_bytes(pictures, run.pixel_range) for pictures in (images, *rebuilt.values())]
     sheets.write_picture(out, sheets.sheet(rows, ["original", *rebuilt]))
     return {name: float(np.sum((images - pictures) ** 2) / spread) for name, pictures in rebuilt.items()}
 
@@ -135,7 +141,7 @@ def _number(name: str, text: str) -> float:
 
 def morph_photo(
     run: Any,
-    photo: Path,
+    photo: Given,
     name: str,
     texts: Sequence[str],
     out: Path | None,
@@ -145,19 +151,19 @@ def morph_photo(
 ) -> dict[str, Any]:
     """Draw one picture with other values of a label: a strip, an animation, or both."""
     label, values = _known_values(run.head, name, texts)
-    _, source = read(run, [photo])
+    _, source = photo.read(run)
     if len(source) != 1:
-        raise WrongUsage(f"{photo} holds {len(source)} pictures: give one")
-    picture, white = source.take(np.arange(1))[0], _white(source)
+        raise WrongUsage(f"{photo.paths[0]} holds {len(source)} pictures: give one")
+    picture = source.take(np.arange(1))[0]
     if out is not None:
-        strip = [
-            sheets.as_bytes(frame, white) for frame in (picture, *morphed(run, data, picture, name, values, strength))
-        ]
+        frames = (picture, *morphed(run, data, picture, name, values, strength))
+        strip = [sheets.as_bytes(frame, run.pixel_range) for frame in frames]
         captions = ["photograph", *(f"{name} {text}" for text in texts)]
         sheets.write_picture(out, sheets.sheet([strip], captions=captions))
     if gif is not None:
         steps = np.linspace(min(values), max(values), FRAMES).tolist() if run.head.is_numeric_[label] else values
-        sheets.write_animation(gif, sheets.as_bytes(morphed(run, data, picture, name, steps, strength), white))
+        moving = morphed(run, data, picture, name, steps, strength)
+        sheets.write_animation(gif, sheets.as_bytes(moving, run.pixel_range))
     return {"label": name, "values": values, "written": [path for path in (out, gif) if path is not None]}
 
 

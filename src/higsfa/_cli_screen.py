@@ -32,7 +32,12 @@ def console(*, stderr: bool = False) -> Console:
 
 def say(text: str = "", *, style: str = "", stderr: bool = False) -> None:
     """One line; paths in it are not broken, brackets in it mean nothing."""
-    console(stderr=stderr).print(Text(text, style=style), soft_wrap=True)
+    console(stderr=stderr).print(Text(writable(text), style=style), soft_wrap=True)
+
+
+def writable(text: str) -> str:
+    """Text without what no stream can write: halves of characters, which names of files may hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def note_about_faces(labels: Iterable[Any]) -> None:
@@ -100,7 +105,7 @@ def scores_table(
             columns.append(f"{name} {ending}")
     table(
         columns,
-        ([name, *(score(scores.get(label, {}).get(kind), kind) for label, kind in kinds)] for name, scores in rows),
+        ([name, *(score((scores.get(label) or {}).get(kind), kind) for label, kind in kinds)] for name, scores in rows),
         title=title,
         bold_first=True,
     )
@@ -118,30 +123,31 @@ def score(value: Mapping[str, Any] | None, kind: str) -> str:
 def metrics_tables(metrics: Mapping[str, Any]) -> None:
     """The tables of a run: scores, then slowness and reconstruction."""
     data, methods = metrics["data"], metrics["methods"]
-    folds = f", {metrics['n_folds']} folds" if metrics.get("n_folds", 1) > 1 else ""
+    folds = f", {metrics['n_folds']} folds" if (metrics.get("n_folds") or 1) > 1 else ""
     say(f"{metrics['title']}: {data['n_train']:,} training and {data['n_test']:,} unseen samples{folds}\n")
-    scores_table(metrics["labels"], ((m["name"], m["labels"]) for m in methods), "Estimates for unseen samples")
-    rows = []
+    rows = ((method["name"], method.get("labels") or {}) for method in methods)
+    scores_table(metrics["labels"], rows, "Estimates for unseen samples")
+    held = []
     for method in methods:
         delta, rebuilt = method.get("delta") or {}, method.get("reconstruction_error") or {}
         test = (delta.get("test") or [])[:3]
         if not test and not rebuilt:
             continue
         seconds = (method.get("seconds") or {}).get("fit")
-        rows.append(
+        held.append(
             [
                 method["name"],
                 _number(method.get("n_features"), "d"),
-                " ".join(f"{value:.2f}" for value in test) or "-",
+                " ".join(_number(value, ".2f") for value in test) or "-",
                 _number(rebuilt.get("global"), ".3f"),
                 _number(rebuilt.get("top_down"), ".3f"),
                 _number(seconds, ".1f"),
             ]
         )
-    if rows:
+    if held:
         columns = ["", "features", "Delta 1-3", "rebuilt (linear)", "rebuilt (top-down)", "training, s"]
         title = "What features hold (Delta: 0 follows the label, 2 is noise; rebuilt: 0 is perfect, 1 the mean image)"
-        table(columns, rows, title=title, bold_first=True)
+        table(columns, held, title=title, bold_first=True)
     for warning in metrics.get("warnings") or []:
         say(f"warning: {one_line(str(warning))}", stderr=True)
 

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from higsfa._cli_errors import one_line, replacing
+from higsfa._cli_errors import one_line
+from higsfa._files import write_atomically
 
 Grey = NDArray[np.uint8]
 
@@ -21,11 +22,11 @@ GAP, TEXT = 8, 22
 FRAME_MS = 120
 
 
-def as_bytes(pictures: Any, white: float) -> Grey:
-    """Grey values 0 to 255 from values of which `white` is white."""
-    return np.asarray(
-        np.clip(np.rint(np.asarray(pictures, dtype=np.float64) * (255.0 / white)), 0, 255), dtype=np.uint8
-    )
+def as_bytes(pictures: Any, pixel_range: tuple[float, float]) -> Grey:
+    """Grey values 0 to 255, given the values of black and of white."""
+    black, white = pixel_range
+    grey = (np.asarray(pictures, dtype=np.float64) - black) * (255.0 / (white - black))
+    return np.asarray(np.clip(np.rint(grey), 0, 255), dtype=np.uint8)
 
 
 def enlarged(picture: Grey) -> Image.Image:
@@ -62,8 +63,7 @@ def write_picture(path: Path, image: Image.Image) -> None:
     """A PNG file, whole or not at all."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG", optimize=True)
-    with replacing(path) as file:
-        file.write(buffer.getvalue())
+    write_atomically(path, buffer.getvalue())
 
 
 def write_animation(path: Path, frames: Iterable[Grey]) -> None:
@@ -73,5 +73,4 @@ def write_animation(path: Path, frames: Iterable[Grey]) -> None:
     buffer = io.BytesIO()
     kind = "WEBP" if path.suffix.lower() == ".webp" else "GIF"
     images[0].save(buffer, kind, save_all=True, append_images=images[1:], duration=FRAME_MS, loop=0)
-    with replacing(path) as file:
-        file.write(buffer.getvalue())
+    write_atomically(path, buffer.getvalue())

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from higsfa._cli_errors import WrongUsage, free_file
-from higsfa._cli_options import DataFolder, Force, Json, Pictures, RunFolder, opened_run
+from higsfa._cli_errors import free_file
+from higsfa._cli_options import Cropped, DataFolder, Eyes, Force, Json, Pictures, RunFolder, opened_run
 from higsfa._cli_screen import note_about_faces, print_json, say, stages, table
 
 
@@ -16,6 +16,8 @@ def transform(
     run: RunFolder,
     images: Pictures,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to: .npy, or .csv with names.")],
+    eyes: Eyes = None,
+    cropped: Cropped = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -30,7 +32,7 @@ def transform(
 
     pictures.check_ending(out, (".npy", ".csv"))
     free_file(out, force)
-    files, features = pictures.features(opened_run(run), images)
+    files, features = pictures.Given(images, eyes, cropped).features(opened_run(run))
     pictures.write_features(out, files, features)
     if json:
         print_json({"written": out, "shape": features.shape, "files": files})
@@ -42,6 +44,8 @@ def predict(
     run: RunFolder,
     images: Pictures,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write a .csv file.")] = None,
+    eyes: Eyes = None,
+    cropped: Cropped = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -58,10 +62,12 @@ def predict(
         pictures.check_ending(out, (".csv",))
         free_file(out, force)
     opened = opened_run(run)
-    files, features = pictures.features(opened, images)
+    from higsfa.experiments.run_folder import write_table
+
+    files, features = pictures.Given(images, eyes, cropped).features(opened)
     columns = pictures.estimates(opened.head, features)
     if out is not None:
-        pictures.write_csv(out, {"file": files, **columns})
+        write_table(out, {"file": files, **columns})
     if json:
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         print_json([{"file": file, **row} for file, row in zip(files, rows, strict=True)])
@@ -76,6 +82,8 @@ def reconstruct(
     run: RunFolder,
     photos: Pictures,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where to: .png.")],
+    eyes: Eyes = None,
+    cropped: Cropped = False,
     data: DataFolder = None,
     force: Force = False,
     json: Json = False,
@@ -93,7 +101,9 @@ def reconstruct(
     free_file(out, force)
     opened = opened_run(run)
     with stages() as progress:
-        errors = pictures.reconstruct(opened, photos, out, RunData(opened, progress, data))
+        errors = pictures.reconstruct(
+            opened, pictures.Given(photos, eyes, cropped), out, RunData(opened, progress, data)
+        )
     if json:
         print_json({"written": out, "error": errors})
         return
@@ -108,9 +118,13 @@ def morph(
     label: Annotated[
         str | None, typer.Option("--label", metavar="NAME=VALUES", help="Another label, such as gender=M,F.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="A strip of pictures, .png.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A strip, .png; morph.png by default.")
+    ] = None,
     gif: Annotated[Path | None, typer.Option("--gif", metavar="FILE", help="An animation, .gif or .webp.")] = None,
     strength: Annotated[float, typer.Option("--strength", help="More than 1 exaggerates the change.")] = 1.0,
+    eyes: Eyes = None,
+    cropped: Cropped = False,
     data: DataFolder = None,
     force: Force = False,
     json: Json = False,
@@ -119,6 +133,7 @@ def morph(
 
     \b
     Examples:
+      higsfa morph runs/mine photo.jpg --age 20,60
       higsfa morph runs/mine photo.jpg --age 20,40,60 -o strip.png
       higsfa morph runs/mine photo.jpg --label gender=M,F -o strip.png
       higsfa morph runs/mine photo.jpg --age 20,40,60 --gif ages.gif
@@ -127,7 +142,7 @@ def morph(
     from higsfa._cli_decoder import RunData
 
     if out is None and gif is None:
-        raise WrongUsage("say where to write the pictures: -o strip.png, --gif ages.gif, or both")
+        out = Path("morph.png")
     for path, endings in ((out, (".png",)), (gif, (".gif", ".webp"))):
         if path is not None:
             pictures.check_ending(path, endings)
@@ -135,8 +150,8 @@ def morph(
     name, values = pictures.wanted_values(age, label)
     opened = opened_run(run)
     with stages() as progress:
-        context = RunData(opened, progress, data)
-        found = pictures.morph_photo(opened, photo, name, values, out, gif, context, strength)
+        context, given = RunData(opened, progress, data), pictures.Given([photo], eyes, cropped)
+        found = pictures.morph_photo(opened, given, name, values, out, gif, context, strength)
     if json:
         print_json(found)
     else:

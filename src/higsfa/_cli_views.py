@@ -24,7 +24,16 @@ def explorer_page(run: Any, data: RunData, out: Path) -> Path:
     labels = {name: values[rows] for name, values in test.labels.items()}
     data.progress.stage("drawing the explorer", None)
     title = f"Explore: {run.metrics['title']}"
-    return write_explorer(out, run.network, run.head, test.source[rows], decoder=decoder, labels=labels, title=title)
+    return write_explorer(
+        out,
+        run.network,
+        run.head,
+        test.source[rows],
+        decoder=decoder,
+        labels=labels,
+        title=title,
+        value_range=run.pixel_range,
+    )
 
 
 def morphed(
@@ -33,5 +42,5 @@ def morphed(
     """One picture with other values of a label: (n_values, height, width), in the type of the picture."""
     from higsfa.reconstruction import morph
 
-    wanted: dict[str, Any] = {label: list(values)}
-    return morph(run.network, run.head, photo, decoder=data.decoder, strength=strength, **wanted)
+    wanted = {label: list(values)}
+    return morph(run.network, run.head, photo, wanted, decoder=data.decoder, strength=strength)

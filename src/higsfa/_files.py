@@ -12,10 +12,11 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["open_regular", "read_regular", "replacing", "write_atomically"]
+__all__ = ["open_regular", "read_regular", "replacing", "without_waiting", "write_atomically"]
 
 
 @contextmanager
@@ -62,16 +63,17 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """A regular file, or a link to one, opened for reading bytes; anything else is a ValueError, without waiting."""
-    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  for the caller to close
+    file = open(path, "rb", opener=without_waiting)  # noqa: SIM115  for the caller to close
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise ValueError(f"{os.fspath(path)} is not a regular file but a pipe, a device or the like; name a file")
     return file
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def without_waiting(path: str, flags: int) -> int:
+    """An opener for `open` that fails instead of waiting for the other end of a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 

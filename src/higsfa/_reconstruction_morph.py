@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ def morph(
     net: Any,
     head: LabelHead,
     photo: Any,
+    labels: Mapping[str, Any] | None = None,
+    /,
     *,
     decoder: LinearReconstruction | None = None,
     prior: ImagePrior | None = None,
@@ -47,6 +49,9 @@ def morph(
         trained on, and with ``regularization=1``, so that the estimate grows evenly along the class means.
     photo : array of shape input_shape
         One image, of the kind that the network was trained on.
+    labels : dict, optional
+        Instead of `label`: the name of one label, and the wanted values. For names that are no Python names, or those
+        of other parameters here, such as ``{"strength": [1, 2]}``.
     decoder : LinearReconstruction, optional
         Decodes feature differences; ``net.inverse_transform`` by default.
     strength : float, default=1.0
@@ -69,7 +74,7 @@ def morph(
     A network trained on few images can be so sensitive that noise of one grey level moves its features as far as a
     decade of age does; no picture then follows. The layers' `shrinkage` cures that.
     """
-    name, targets = _wanted(head, label)
+    name, targets = _wanted(head, label if labels is None else {**labels, **label})
     photo = np.asarray(photo)
     X = photo.astype(np.float64)[None]
     y = np.asarray(net.transform(X), dtype=np.float64)

@@ -68,7 +68,7 @@ def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
 def _rebuilt(examples: Mapping[str, Any], n: int = 8) -> Any:
     rows = [examples["images"][:n], *(row[:n] for row in examples["reconstructions"])]
     names = ["original", *map(str, examples["reconstruction_names"])]
-    return sheets.sheet([sheets.as_bytes(row, 1.0) for row in rows], names)
+    return sheets.sheet([sheets.as_bytes(row, (0.0, 1.0)) for row in rows], names)
 
 
 def tell(results: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from higsfa.experiments.data import read_data
 from higsfa.experiments.labels import read_labels
 from higsfa.experiments.networks import make_graph
 from higsfa.experiments.npz import read_npz
-from higsfa.experiments.protocol import open_experiment
+from higsfa.experiments.protocol import decoded, open_experiment
 from higsfa.images import FaceSampler, normalize_contrast
 
 
@@ -115,8 +115,9 @@ def test_max_samples_and_bad_pictures(pictures, small):
     changes = {"data__folder": str(pictures), "data__csv": str(pictures / "labels.csv")}
     assert len(read_data(small("folder", data__max_samples=7, **changes).data)) == 7
     (pictures / "3.png").write_bytes(b"no picture")
+    config = small("folder", **changes)
     with pytest.raises(ExperimentError, match=r"3\.png"):
-        np.asarray(read_data(small("folder", **changes).data, pictures / "cache.npy").source)
+        decoded(config, open_experiment(config), pictures)
     data = read_data(small("folder", data__on_bad_file="skip", **changes).data)
     assert len(data) == 39
     assert any("3.png" in text for text in data.warnings)

@@ -1,21 +1,17 @@
+"""Folders of runs: made, resumed, kept, refused."""
+
 import csv
 import errno
 import json
+import os
+import re
+import shutil
 
 import numpy as np
 import pytest
 
-from higsfa.experiments import (
-    ExperimentError,
-    compare,
-    evaluate,
-    load_config,
-    open_run,
-    read_pictures,
-    run_folder,
-    train,
-    with_values,
-)
+from higsfa.experiments import ExperimentError, compare, load_config, open_run, run_folder, train, with_values
+from real_run import QUICK
 
 FILES = {
     "config.toml",
@@ -27,201 +23,150 @@ FILES = {
     "environment.json",
     "log.txt",
 }
-FEW_FACES = {
-    "data.n_train": 120,
-    "data.n_test": 40,
-    "data.size": 24,
-    "network.n_components": 10,
-    "network.n_jobs": 1,
-    "distortion.copies": 2,
-    "distortion.supervised_copies": 1,
-    "head.n_features": 4,
-    "comparison.methods": ["pca", "chance"],
-    "comparison.n_features": {"pca": {"age": 4, "gender": 4, "race": "cv"}},
-}
-
-
-def rows_of(run):
-    with open(run.folder / "predictions.csv", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def scores_of(run, method=0):
-    return run.metrics["methods"][method]["labels"]
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory):
-    config = with_values(
-        load_config("digits"),
-        {"network.n_jobs": 1, "data.max_samples": 600, "head.n_features": 9, "network.n_components": 20},
-    )
-    return train(config, tmp_path_factory.mktemp("runs") / "digits")
+def config(real):
+    """Two folds and two networks, in half a second."""
+    changes = {"protocol.repeats": 2, "comparison.methods": ["hgsfa", "chance"]}
+    return with_values(load_config(real.config), {**QUICK, **changes})
 
 
 @pytest.fixture(scope="module")
-def few_faces(tmp_path_factory):
-    return train(with_values(load_config("faces"), FEW_FACES), tmp_path_factory.mktemp("runs") / "faces")
+def quick(config, tmp_path_factory):
+    return train(config, tmp_path_factory.mktemp("runs") / "quick")
 
 
-def test_folder_holds_what_the_page_says(digits):
-    assert {path.name for path in digits.folder.iterdir()} == FILES
-    assert digits.metrics["format"] == 1
-    assert set(digits.metrics) == {
-        *("format", "title", "created", "higsfa", "data", "labels", "n_folds"),
-        *("methods", "layers", "sensitivity", "warnings"),
-    }
-    roles = [method["role"] for method in digits.metrics["methods"]]
-    assert roles == ["main", "comparison", "comparison", "comparison", "chance"]
-    assert [method["name"] for method in digits.metrics["methods"]] == ["HiGSFA", "HGSFA", "PCA", "PCA + LDA", "chance"]
-    assert json.loads((digits.folder / "environment.json").read_text())["packages"]["numpy"] == np.__version__
+class Watch:
+    """Sees the stages of a run, and stops it when one begins."""
 
-
-def test_digits_scores_agree_with_the_predictions(digits):
-    rows = rows_of(digits)
-    rate = scores_of(digits)["digit"]["rate"]
-    by_fold = []
-    for fold in ("0", "1"):
-        some = [row for row in rows if row["fold"] == fold]
-        by_fold.append(np.mean([row["digit"] == row["digit_estimate"] for row in some]))
-        assert len({row["sample"] for row in some}) == len(some)
-    np.testing.assert_allclose(rate["values"], by_fold)
-    np.testing.assert_allclose([rate["mean"], rate["se"]], [np.mean(by_fold), abs(by_fold[0] - by_fold[1]) / 2])
-    assert rate["mean"] > 0.9
-    confusion = np.array(scores_of(digits)["digit"]["confusion"])
-    assert confusion.sum() == len(rows)
-    assert confusion[3].sum() == sum(row["digit"] == "3" for row in rows)
-    probabilities = digits.predictions["digit_probability"]
-    assert probabilities.min() > 0.1
-    assert probabilities.max() <= 1
-    chance = scores_of(digits, -1)["digit"]["rate"]["mean"]
-    counts = [np.unique([r["digit"] for r in rows if r["fold"] == f], return_counts=True)[1] for f in "01"]
-    np.testing.assert_allclose(chance, np.mean([c.max() / c.sum() for c in counts]))
-
-
-def test_pca_reconstruction_is_that_of_least_squares(digits):
-    pca = digits.metrics["methods"][2]["reconstruction_error"]
-    main = digits.metrics["methods"][0]["reconstruction_error"]
-    slow_only = digits.metrics["methods"][1]["reconstruction_error"]
-    assert pca["top_down"] is None
-    assert 0 < pca["global"] < main["global"] < slow_only["global"] < 1
-    assert main["global"] <= main["top_down"] < 1
-
-
-def test_examples_belong_to_the_last_fold(digits):
-    examples = digits.examples
-    assert examples["images"].shape == (16, 8, 8)
-    assert examples["reconstructions"].shape == (3, 16, 8, 8)
-    assert examples["reconstruction_names"].tolist() == ["HiGSFA", "HGSFA", "PCA"]
-    assert set(digits.predictions["fold"][examples["feature_rows"]]) == {1}
-    from sklearn.datasets import load_digits
-
-    samples = np.sort(np.random.default_rng(0).choice(1797, 600, replace=False))
-    rows = samples[digits.predictions["sample"][examples["feature_rows"]]]
-    images = (load_digits().images[rows] / 16).astype(np.float32)
-    np.testing.assert_allclose(digits.network.transform(images)[:, :20], examples["features"], atol=1e-4)
-    for image in examples["images"]:
-        assert np.min(np.abs(images - image).max(axis=(1, 2))) < 1e-6
-
-
-def test_saved_model_gives_the_scores_of_the_last_fold(digits, few_faces):
-    for run, label, score in ((digits, "digit", "rate"), (few_faces, "age", "mae")):
-        found = evaluate(run)
-        assert found["labels"][label][score]["mean"] == pytest.approx(scores_of(run)[label][score]["values"][-1])
-
-
-def test_faces_ages_are_scored_in_whole_years(few_faces):
-    rows = rows_of(few_faces)
-    true, estimate = (np.array([float(row[key]) for row in rows]) for key in ("age", "age_estimate"))
-    assert np.all(true == np.floor(true))
-    assert np.all(estimate == np.floor(estimate))
-    found = scores_of(few_faces)["age"]
-    assert found["mae"]["mean"] == pytest.approx(np.mean(abs(true - estimate)))
-    assert found["mae"]["se"] is None
-    assert found["rmse"]["mean"] == pytest.approx(np.sqrt(np.mean((true - estimate) ** 2)))
-    at_5 = found["cumulative"]["thresholds"].index(5)
-    assert found["cumulative"]["scores"][at_5] == pytest.approx(np.mean(abs(true - estimate) <= 5))
-    assert sum(found["by_label"]["count"]) == 40
-    chance = scores_of(few_faces, -1)["age"]
-    assert chance["mae"]["mean"] == pytest.approx(np.mean(abs(true - np.median(true))))
-    assert chance["rmse"]["mean"] == pytest.approx(true.std())
-    assert few_faces.metrics["data"]["copies"] == 2
-    assert few_faces.metrics["labels"][1] == {
-        "name": "gender", "kind": "categorical", "unit": None, "classes": ["F", "M"]
-    }  # fmt: skip
-
-
-def test_toy_shows_the_loss_of_information(tmp_path):
-    values = {"data.n_train": 4000, "data.n_test": 1000, "network.n_jobs": 1}
-    run = train(with_values(load_config("toy"), values), tmp_path / "toy")
-    assert scores_of(run)["s1"]["rate"]["mean"] > 0.99
-    assert scores_of(run, 1)["s1"]["rate"]["mean"] < 0.8
-    assert run.metrics["methods"][0]["delta"]["label"] == "time"
-    assert run.metrics["data"]["image_shape"] is None
-    assert set(run.examples) == {"features", "feature_rows"}
-    with pytest.raises(ExperimentError, match="not on grey pictures"):
-        read_pictures(run, [tmp_path])
-
-
-class Interrupt:
-    """Stops a run when a stage begins."""
-
-    def __init__(self, text):
-        self.text, self.seen = text, []
+    def __init__(self, text="nothing"):
+        self.text, self.seen, self.totals, self.steps = text, [], {}, 0
 
     def stage(self, text, total):
         self.seen.append(text)
+        self.totals[text] = total
         if self.text in text:
             raise KeyboardInterrupt
 
     def advance(self, n):
         assert n > 0
+        self.steps += n
+
+
+def test_folder_holds_what_the_page_says(quick):
+    assert {path.name for path in quick.folder.iterdir()} == FILES
+
+
+def test_progress_counts_every_sample_of_every_pass(config, tmp_path):
+    watch = Watch()
+    train(with_values(config, {"protocol.repeats": 1}), tmp_path / "run", progress=watch)
+    assert watch.seen == [
+        "read the data",
+        *(
+            f"{name}: {text}"
+            for name in ("HiGSFA", "HGSFA")
+            for text in (
+                "train on 300 samples",
+                "features of 300 training samples",
+                "features of 100 test samples",
+                "estimate labels",
+                "reconstruct",
+            )
+        ),
+        "write the results",
+    ]
+    totals = [total for total in watch.totals.values() if total is not None]
+    assert len(totals) == 2
+    assert all(total % 300 == 0 for total in totals)
+    assert 0 < watch.steps <= sum(totals)
+    log = (tmp_path / "run" / "log.txt").read_text()
+    for text in (*watch.seen[1:], "fold 1 of 1: 300 to train, 100 to test", "finished"):
+        assert re.search(rf"^\S+ +\d+\.\d s  {re.escape(text)}$", log, re.MULTILINE), text
 
 
 @pytest.mark.parametrize("moment", ["HGSFA, fold 1: train", "HiGSFA, fold 2: estimate", "write the results"])
-def test_interrupted_run_goes_on_to_the_same_results(digits, tmp_path, moment):
+def test_interrupted_run_goes_on_to_the_same_results(real, quick, config, tmp_path, moment):
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        train(digits.config, folder, progress=Interrupt(moment))
+        train(config, folder, progress=Watch(moment))
     with pytest.raises(ExperimentError, match="not finished"):
         open_run(folder)
-    with pytest.raises(ExperimentError, match="--resume"):
-        train(digits.config, folder)
-    other = with_values(digits.config, {"network.n_components": 19})
+    with pytest.raises(ExperimentError, match=r"unfinished run.*--resume"):
+        train(config, folder)
+    other = with_values(config, {"head.n_features": 5})
     with pytest.raises(ExperimentError, match="another experiment"):
         train(other, folder, resume=True)
-    watch = Interrupt("nothing")
-    run = train(digits.config, folder, resume=True, n_jobs=2, progress=watch)
+    watch = Watch()
+    run = train(with_values(config, {"network.memory": "1GB"}), folder, resume=True, n_jobs=2, progress=watch)
     assert not any("HiGSFA, fold 1: train" in text for text in watch.seen)
-    assert (folder / "predictions.csv").read_text() == (digits.folder / "predictions.csv").read_text()
-    assert scores_of(run) == scores_of(digits)
+    assert ("HGSFA, fold 2: train on 300 samples" in watch.seen) == (moment != "write the results")
+    assert (folder / "predictions.csv").read_bytes() == (quick.folder / "predictions.csv").read_bytes()
+    assert np.array_equal(run.network.transform(real.images), quick.network.transform(real.images))
+    for found, expected in zip(run.metrics["methods"], quick.metrics["methods"], strict=True):
+        assert found["labels"] == expected["labels"]
+        assert found["reconstruction_error"] == expected["reconstruction_error"]
     assert {path.name for path in folder.iterdir()} == FILES
 
 
-def test_finished_run_is_not_overwritten_unless_asked(few_faces, tmp_path):
-    before = (few_faces.folder / "metrics.json").read_bytes()
-    with pytest.raises(ExperimentError, match="finished run"):
-        train(few_faces.config, few_faces.folder)
-    assert train(few_faces.config, few_faces.folder, resume=True).metrics == few_faces.metrics
-    assert (few_faces.folder / "metrics.json").read_bytes() == before
+def test_finished_run_is_not_overwritten_unless_asked(quick, config, tmp_path):
+    before = (quick.folder / "metrics.json").read_bytes()
+    with pytest.raises(ExperimentError, match=r"finished run.*--force"):
+        train(config, quick.folder)
+    watch = Watch()
+    assert train(config, quick.folder, resume=True, progress=watch).metrics == quick.metrics
+    assert watch.seen == []
+    assert (quick.folder / "metrics.json").read_bytes() == before
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "notes.txt").write_text("mine")
-    with pytest.raises(ExperimentError, match="not empty"):
-        train(few_faces.config, tmp_path / "own", overwrite=True)
-    assert (tmp_path / "own" / "notes.txt").read_text() == "mine"
+    for overwrite in (False, True):
+        with pytest.raises(ExperimentError, match="not empty"):
+            train(config, tmp_path / "own", overwrite=overwrite)
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["notes.txt"]
+    with pytest.raises(ExperimentError, match="is a file"):
+        train(config, tmp_path / "own" / "notes.txt")
 
 
-def test_overwriting_replaces_the_run_and_keeps_other_files(tmp_path):
-    config = with_values(load_config("toy"), {"data.n_train": 500, "data.n_test": 100, "network.n_jobs": 1})
-    train(config, tmp_path / "run")
-    (tmp_path / "run" / "notes.txt").write_text("mine")
-    run = train(with_values(config, {"title": "again"}), tmp_path / "run", overwrite=True)
+def test_overwriting_replaces_the_run_and_keeps_other_files(quick, config, tmp_path):
+    shutil.copytree(quick.folder, tmp_path / "run")
+    for name in ("notes.txt", "report.html", "explorer.html", "decoder.npz"):
+        (tmp_path / "run" / name).write_text("of the old run")
+    changes = {"title": "again", "protocol.repeats": 1, "comparison.methods": ["chance"]}
+    run = train(with_values(config, changes), tmp_path / "run", overwrite=True)
     assert run.metrics["title"] == "again"
-    assert (tmp_path / "run" / "notes.txt").exists()
+    assert {path.name for path in (tmp_path / "run").iterdir()} == FILES | {"notes.txt"}
 
 
-def test_full_disk_is_one_error_and_leaves_the_run_resumable(tmp_path, monkeypatch):
-    config = with_values(load_config("toy"), {"data.n_train": 500, "data.n_test": 100, "network.n_jobs": 1})
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"data.folder": "/nowhere"}, "nowhere"),
+        ({"data.csv": "/nowhere.csv"}, "nowhere"),
+        ({"data.labels": ["height"]}, "height"),
+        ({"network.layers": [{"field": 20}]}, "network"),
+        ({"graph.parts": [{"kind": "serial", "label": "height"}]}, "height"),
+        ({"network.n_jobs": 0}, "n_jobs"),
+    ],
+)
+def test_a_run_that_cannot_begin_leaves_no_folder_and_no_old_run_is_lost(quick, config, tmp_path, change, words):
+    wrong = with_values(config, change)
+    with pytest.raises(ExperimentError, match=words):
+        train(wrong, tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+    shutil.copytree(quick.folder, tmp_path / "run")
+    with pytest.raises(ExperimentError, match=words):
+        train(wrong, tmp_path / "run", overwrite=True)
+    assert open_run(tmp_path / "run").metrics == quick.metrics
+
+
+def test_the_corrected_command_goes_where_the_wrong_one_was_to_go(config, tmp_path):
+    quicker = with_values(config, {"protocol.repeats": 1, "comparison.methods": ["chance"]})
+    with pytest.raises(ExperimentError, match="nowhere"):
+        train(with_values(quicker, {"data.folder": "/nowhere"}), tmp_path / "run")
+    assert train(quicker, tmp_path / "run").metrics["n_folds"] == 1
+
+
+def test_full_disk_is_one_error_and_leaves_the_run_resumable(config, tmp_path, monkeypatch):
     write = run_folder.write_atomically
 
     def fail(path, data):
@@ -234,47 +179,180 @@ def test_full_disk_is_one_error_and_leaves_the_run_resumable(tmp_path, monkeypat
         train(config, tmp_path / "run")
     monkeypatch.undo()
     assert not (tmp_path / "run" / "metrics.json").exists()
-    watch = Interrupt("nothing")
+    watch = Watch()
     train(config, tmp_path / "run", resume=True, progress=watch)
     assert not any("train on" in text for text in watch.seen)
 
 
-def test_sensitivity_and_layers(tmp_path):
-    few = {key: value for key, value in FEW_FACES.items() if not key.startswith("distortion")}
-    values = {**few, "comparison.methods": ["chance"], "comparison.sensitivity": [1.5, 1.96], "data.n_train": 60}
-    run = train(with_values(load_config("faces"), values), tmp_path / "run")
-    rows = run.metrics["sensitivity"]
-    assert [row["delta_threshold"] for row in rows] == [1.5, 1.96]
-    # The default threshold is 1.96, so the second row repeats the main method.
-    assert rows[1]["mae"]["age"] == pytest.approx(scores_of(run)["age"]["mae"]["mean"])
-    assert rows[1]["rate"]["gender"] == pytest.approx(scores_of(run)["gender"]["rate"]["mean"])
-    assert len(run.metrics["layers"]) == len(run.network.layers_)
-    assert run.metrics["layers"][0]["nodes"] == len(run.network.layers_[0].nodes)
+def test_other_errors_of_the_disk_are_one_error_too(config, tmp_path, monkeypatch):
+    def fail(path, data):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(run_folder, "write_atomically", fail)
+    with pytest.raises(ExperimentError, match=r"stopped.*Input/output error"):
+        train(config, tmp_path / "run")
 
 
-def test_compare_lists_every_method_of_every_run(digits, few_faces):
-    table = compare([digits, few_faces])
-    assert [label["name"] for label in table["labels"]] == ["digit", "age", "gender", "race"]
-    assert len(table["rows"]) == 8
-    row = table["rows"][5]
-    assert (row["run"], row["method"]) == ("faces", "HiGSFA")
-    assert row["scores"]["age"]["mae"] == scores_of(few_faces)["age"]["mae"]
+def test_compare_lists_every_method_of_every_run(real, quick, tmp_path):
+    table = compare([real.run, quick])
+    assert [label["name"] for label in table["labels"]] == ["age", "gender", "race", "strength"]
+    assert [(row["run"], row["method"], row["role"]) for row in table["rows"][4:7]] == [
+        ("spots", "chance", "chance"),
+        ("quick", "HiGSFA", "main"),
+        ("quick", "HGSFA", "comparison"),
+    ]
+    main = quick.metrics["methods"][0]["labels"]
+    assert table["rows"][5]["scores"]["age"] == {key: main["age"][key] for key in ("mae", "rmse")}
+    assert table["rows"][5]["scores"]["race"] == {"rate": main["race"]["rate"]}
     with pytest.raises(ExperimentError, match="no runs"):
         compare([])
+    shutil.copytree(quick.folder, tmp_path / "other")
+    text = (tmp_path / "other" / "metrics.json").read_text()
+    (tmp_path / "other" / "metrics.json").write_text(text.replace('"categorical"', '"numeric"'))
+    with pytest.raises(ExperimentError, match=r"'gender' is categorical in one run and numeric in other"):
+        compare([quick, open_run(tmp_path / "other")])
 
 
-def test_damaged_run_folders_are_refused(tmp_path, few_faces):
+@pytest.fixture
+def tampered(quick, tmp_path):
+    def make(change):
+        folder = tmp_path / "tampered"
+        shutil.copytree(quick.folder, folder, dirs_exist_ok=True)
+        metrics = json.loads((folder / "metrics.json").read_text())
+        change(metrics)
+        (folder / "metrics.json").write_text(json.dumps(metrics))
+        return folder
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m.update(labels=3), "labels must be a list"),
+        (lambda m: m.update(labels=[1]), r"labels\[0\] must be an object"),
+        (lambda m: m["labels"][0].pop("kind"), r"labels\[0\].kind"),
+        (lambda m: m.update(methods=[]), "exactly one method of role main"),
+        (lambda m: m["methods"][0].update(labels=[]), r"methods\[0\].labels"),
+        (lambda m: m["methods"][0]["labels"]["age"].update(mae="good"), r"methods\[0\].labels.age.mae"),
+        (lambda m: m["methods"][0]["labels"]["age"]["mae"].pop("mean"), r"age.mae.mean must be a number"),
+        (lambda m: m["data"].update(pixel_range=[255, 0]), "data.pixel_range must be the values of black and white"),
+        (lambda m: m["data"].update(cropping="nose"), "data.cropping must be one of eyes, centre"),
+        (lambda m: m.update(format=9), "format must be 1"),
+        (lambda m: m.pop("data"), "data must be an object"),
+    ],
+)
+def test_tampered_metrics_are_refused_by_key(tampered, change, words):
+    with pytest.raises(ExperimentError, match=words):
+        open_run(tampered(change))
+
+
+def test_scores_that_are_not_there_leave_a_gap_in_a_comparison(tampered):
+    def change(metrics):
+        metrics["methods"][0]["labels"]["age"] = None
+        metrics["methods"][1]["labels"] = None
+        metrics["methods"][2]["labels"]["age"]["mae"] = None
+
+    rows = compare([open_run(tampered(change))])["rows"]
+    assert set(rows[0]["scores"]) == {"gender", "race", "strength"}
+    assert rows[1]["scores"] == {}
+    assert set(rows[2]["scores"]["age"]) == {"rmse"}
+
+
+def test_damaged_run_folders_are_refused(tmp_path, quick):
     with pytest.raises(ExperimentError, match="no folder"):
         open_run(tmp_path / "none")
     with pytest.raises(ExperimentError, match="not the folder of a run"):
         open_run(tmp_path)
-    (tmp_path / "config.toml").write_bytes((few_faces.folder / "config.toml").read_bytes())
-    for text, words in (("{", "cannot be read"), ("[]", "JSON object"), ('{"format": 9}', "format 9")):
-        (tmp_path / "metrics.json").write_text(text)
+    (tmp_path / "config.toml").write_bytes((quick.folder / "config.toml").read_bytes())
+    with pytest.raises(ExperimentError, match="not finished"):
+        open_run(tmp_path)
+    for text, words in (("{", "no JSON"), ("[]", "must be an object"), ("\ud800", "UTF-8"), ('{"a": NaN}', "NaN")):
+        (tmp_path / "metrics.json").write_bytes(text.encode("utf-8", "surrogatepass"))
         with pytest.raises(ExperimentError, match=words):
             open_run(tmp_path)
 
 
-def test_numbers_that_are_not_finite_become_null(tmp_path):
-    run_folder.write_json(tmp_path / "a.json", {"a": [1.5, float("nan")], "b": {"c": float("inf"), "d": "x"}})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"a": [1.5, None], "b": {"c": None, "d": "x"}}
+def read_all(folder):
+    run = open_run(folder)
+    return run.predictions, run.examples, run.network
+
+
+@pytest.mark.parametrize("name", ["config.toml", "predictions.csv", "examples.npz", "model.higsfa", "log.txt"])
+def test_a_pipe_in_a_run_folder_is_refused_and_not_waited_for(quick, config, tmp_path, name, alarm):
+    folder = tmp_path / "run"
+    shutil.copytree(quick.folder, folder)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    if name == "log.txt":
+        (folder / "metrics.json").unlink()
+        with pytest.raises(ExperimentError, match=r"log\.txt"):
+            train(config, folder, resume=True)
+        return
+    with pytest.raises(ExperimentError, match=r"not a regular file|not finished"):
+        read_all(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "line of names"),
+        ("fold,age\n0,1\n0\n", "row 2 has 1 fields"),
+        ("fold,age,age\n0,1,2\n", "all different"),
+        ("fold,age\nx,1\n", "row 1 of fold must be a number"),
+        ("fold,age\n,1\n", "row 1 of fold must be a number"),
+        ("fold,age\n0,old\n", "row 1 of age must be a number, found 'old'"),
+    ],
+)
+def test_damaged_predictions_are_refused(quick, tmp_path, text, words):
+    shutil.copytree(quick.folder, tmp_path / "run")
+    (tmp_path / "run" / "predictions.csv").write_text(text)
+    with pytest.raises(ExperimentError, match=words):
+        read_all(tmp_path / "run")
+
+
+def test_json_has_no_nan_no_halves_of_characters_and_lists_of_numbers_on_one_line(tmp_path):
+    content = {
+        "a": [1.5, float("nan"), -2],
+        "b": {"c": float("inf"), "d": "[ 1,\n  2 ]", "e": "f\udcff.png"},
+        "m": [[1, 2], []],
+    }
+    run_folder.write_json(tmp_path / "a.json", content)
+    text = (tmp_path / "a.json").read_text("utf-8")
+    assert json.loads(text) == {
+        "a": [1.5, None, -2],
+        "b": {"c": None, "d": "[ 1,\n  2 ]", "e": "f?.png"},
+        "m": [[1, 2], []],
+    }
+    assert '"a": [1.5, null, -2],' in text
+
+
+def test_tables_keep_numbers_and_guard_texts(tmp_path):
+    columns = {
+        "=a": ["=1+1", "-x", "+1", "@b", "\tc", "'d", None],
+        "n": np.array([-1.5, 1e-9, np.nan, 3.0, 123456.789, 0.0, -0.25]),
+        "i": [-1, 2, 3, 4, 5, 6, 7],
+        "file": ["a\udcff.png", "-1.5e-3", "-", "", "x", "ü", "\r"],
+    }
+    run_folder.write_table(tmp_path / "a.csv", columns)
+    lines = (tmp_path / "a.csv").read_bytes().split(b"\n")
+    assert lines[0] == b"'=a,n,i,file"
+    assert lines[1] == b"'=1+1,-1.5,-1,a\xff.png"
+    assert lines[2] == b"'-x,1e-09,2,-1.5e-3"
+    assert lines[3] == b"+1,,3,'-"
+    assert lines[4] == b"'@b,3,4,"
+    assert lines[5] == b"'\tc,123456.8,5,x"
+    assert lines[6] == "''d,0,6,ü".encode()
+    assert lines[7] == b""",-0.25,7,"'\r\""""
+    with open(tmp_path / "a.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        assert [row[3] for row in csv.reader(file)][1:] == ["a\udcff.png", "-1.5e-3", "'-", "", "x", "ü", "'\r"]
+
+
+def test_guarded_texts_come_back_as_they_were(tmp_path):
+    from higsfa.report.predictions import read_columns
+
+    texts = np.array(["=1", "'", "''x", "+1", "-", "plain", "@", None, "a,b\n'c"], dtype=object)
+    run_folder.write_table(tmp_path / "a.csv", {"=kind": texts, "=kind_estimate": texts[::-1]})
+    read = read_columns(tmp_path / "a.csv", {"=kind"}, max_bytes=10**6)
+    assert read["=kind"].tolist() == texts.tolist()
+    assert read["=kind_estimate"].tolist() == texts[::-1].tolist()

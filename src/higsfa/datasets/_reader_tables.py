@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv as csvlib
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from higsfa._files import open_regular
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,10 @@ def plain(column: str) -> str:
 def read_table(path: Any, max_rows: int, max_line: int, header: bool = True) -> Table:
     """A table of text in UTF-8, separated by commas, semicolons or tabs."""
     path = Path(path)
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"csv: there is no file {path}")
     rows, lines = [], []
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
         try:
             text = _limited_lines(file, path, max_line)
             first = next(text, "")

@@ -32,7 +32,7 @@ from higsfa.datasets._reader_files import (
 from higsfa.datasets._reader_tables import Table, plain, read_table
 from higsfa.datasets._reader_values import GENDERS, MORPH_RACES, names_of, objects, values_of
 
-__all__ = ["ImageSet", "read_fairface", "read_fgnet", "read_folder", "read_morph2", "read_utkface"]
+__all__ = ["ImageSet", "read_eyes", "read_fairface", "read_fgnet", "read_folder", "read_morph2", "read_utkface"]
 
 MAX_LINE = 65_536
 """Longest line of a table, in characters."""
@@ -297,6 +297,24 @@ def read_fairface(csv: Any, folder: Any, *, on_missing: str = "raise") -> ImageS
     if (column := table.column("service_test")) is not None:
         labels["service_test"] = np.array([text.lower() in ("true", "1", "yes") for text in column])
     return _assemble("FairFace", folder, table, photos, labels, None, on_missing)
+
+
+def read_eyes(csv: Any, photos: Sequence[Any]) -> NDArray[np.float64]:
+    """Positions of the eyes in some pictures, from a table of your own.
+
+    Parameters
+    ----------
+    csv : path
+        A table with columns name of the picture, x, y, x, y; with or without a line of column names.
+    photos : list of paths
+        Pictures are found by the names of their files, without folder and ending, in capitals or not.
+
+    Returns
+    -------
+    array of shape (n_pictures, 2, 2)
+        Centres of the eyes, (x, y) in pixels, first the eye further to the left; NaN for pictures that the table lacks.
+    """
+    return eyes_by_name(_table(csv, header=False), [Path(photo).name for photo in photos])
 
 
 def read_folder(

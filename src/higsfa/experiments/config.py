@@ -69,9 +69,16 @@ class NpzData(AnyData):
     kind: Literal["npz"]
     file: Path
     images: Name = "images"
+    pixel_range: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
     split: Name | None = None
     train: Name = "train"
     test: Name = "test"
+
+    @model_validator(mode="after")
+    def _white_is_above_black(self) -> NpzData:
+        if self.pixel_range is not None and not -1e9 <= self.pixel_range[0] < self.pixel_range[1] <= 1e9:
+            raise ValueError(f"pixel_range = {self.pixel_range} must be the values of black and white, such as [0, 1]")
+        return self
 
 
 class FileData(AnyData):

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +24,9 @@ from higsfa.experiments.config import (
     ToyData,
     UtkfaceData,
 )
-from higsfa.experiments.errors import in_one_line, named
+from higsfa.experiments.errors import in_one_line, named, noted
 from higsfa.experiments.npz import read_npz
-from higsfa.experiments.pictures import face_sampler
+from higsfa.experiments.pictures import FILES_RANGE, PixelRange, face_sampler, range_of
 from higsfa.sources import Source
 
 __all__ = ["Data", "read_data"]
@@ -48,7 +47,10 @@ class Data:
         One value per sample: labels, and others such as "identity".
     is_test : array of bool, or None
         The data set's own split.
-    are_images : bool
+    pixel_range : (black, white), or None
+        What grey values mean; None if samples are no images.
+    cropping : {"eyes", "centre"} or None
+        How picture files were cut: aligned by the eyes, or about the centre; None if samples are no picture files.
     warnings : tuple of str
     """
 
@@ -56,7 +58,8 @@ class Data:
     source: Source
     columns: dict[str, NDArray[Any]]
     is_test: NDArray[np.bool_] | None = None
-    are_images: bool = True
+    pixel_range: PixelRange | None = None
+    cropping: str | None = None
     warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -71,14 +74,12 @@ class Data:
         )
 
 
-def read_data(table: Any, cache: Path | None = None, *, n_jobs: int | None = None) -> Data:
+def read_data(table: Any, *, n_jobs: int | None = None) -> Data:
     """Read what a table [data] describes.
 
     Parameters
     ----------
     table : one of the data tables of a Config
-    cache : path of a .npy file, optional
-        Where pictures that come from files are kept once they are decoded.
     n_jobs : int, optional
         Threads.
     """
@@ -90,9 +91,7 @@ def read_data(table: Any, cache: Path | None = None, *, n_jobs: int | None = Non
         if table.max_samples is not None and len(data) > table.max_samples:
             rows = np.random.default_rng(0).choice(len(data), table.max_samples, replace=False)
             data = data.subset(np.sort(rows))
-        if cache is not None and isinstance(table, FileData):
-            data = replace(data, source=sources.cache(data.source, cache, rebuild=True))
-    return replace(data, warnings=data.warnings + tuple(" ".join(str(item.message).split()) for item in caught))
+    return replace(data, warnings=data.warnings + noted(caught))
 
 
 # ---------------------------------------------------------------------------------------------- kinds of data
@@ -103,20 +102,21 @@ def _faces(table: FacesData, n_jobs: int | None) -> Data:
     images, labels = datasets.make_faces(
         n, table.size, table.seed, images_per_person=table.images_per_person, races=tuple(table.races), n_jobs=n_jobs
     )
-    return Data("synthetic faces", sources.array(images), dict(labels), np.arange(n) >= table.n_train)
+    return Data("synthetic faces", sources.array(images), dict(labels), np.arange(n) >= table.n_train, FILES_RANGE)
 
 
 def _digits(table: DigitsData, n_jobs: int | None) -> Data:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    return Data("digits", sources.array((digits.images / 16).astype(np.float32)), {"digit": digits.target})
+    images = (digits.images / 16).astype(np.float32)
+    return Data("digits", sources.array(images), {"digit": digits.target}, pixel_range=(0.0, 1.0))
 
 
 def _toy(table: ToyData, n_jobs: int | None) -> Data:
     n = table.n_train + table.n_test
     X, signals = datasets.make_toy(n, random_state=table.seed)
-    return Data("toy signals", sources.array(X), dict(signals), np.arange(n) >= table.n_train, are_images=False)
+    return Data("toy signals", sources.array(X), dict(signals), np.arange(n) >= table.n_train)
 
 
 def _npz(table: NpzData, n_jobs: int | None) -> Data:
@@ -139,8 +139,25 @@ def _npz(table: NpzData, n_jobs: int | None) -> Data:
     if table.split is not None:
         is_test, chosen = _split(arrays[table.split], table.train, table.test, f"array {table.split!r}")
     columns = {name: arrays[name] for name in table.labels}
-    data = Data(table.file.stem, sources.array(images), columns, is_test, are_images=images.ndim == 3)
+    data = Data(table.file.stem, sources.array(images), columns, is_test, _pixel_range(table, images))
     return data if len(chosen) == len(images) else data.subset(chosen)
+
+
+def _pixel_range(table: NpzData, images: NDArray[Any]) -> PixelRange | None:
+    """Black and white of images; None for other samples."""
+    if images.ndim != 3 or images.size == 0:
+        return None
+    if table.pixel_range is not None:
+        return table.pixel_range[0], table.pixel_range[1]
+    found, is_guess = range_of(images)
+    if is_guess:
+        warnings.warn(
+            f"{table.file}: black and white are taken to be the smallest and the largest grey value, {found[0]:g} and "
+            f"{found[1]:g}; if they are not, set data.pixel_range = [black, white]",
+            UserWarning,
+            stacklevel=2,
+        )
+    return found
 
 
 def _split(values: NDArray[Any], train: str, test: str, what: str) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -219,6 +236,8 @@ def _pictures(
         pictures,
         {name: values[kept] for name, values in found.labels.items()},
         None if is_test is None else is_test[kept],
+        FILES_RANGE,
+        "centre" if found.eyes is None else "eyes",
         warnings=tuple(f"left out: {note}" for note in notes),
     )
 

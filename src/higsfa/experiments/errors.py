@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["ExperimentError", "in_one_line", "named", "of_the_disk"]
+__all__ = ["ExperimentError", "in_one_line", "named", "noted", "of_the_disk"]
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk is full, or the user's share of it, or a file has grown as far as it may."""
@@ -50,3 +51,10 @@ def of_the_disk(folder: str | os.PathLike[str]) -> Iterator[None]:
 def named(names: Iterable[str]) -> str:
     """Names for a message."""
     return ", ".join(map(repr, names)) or "none"
+
+
+def noted(caught: Sequence[warnings.WarningMessage], most: int = 20) -> tuple[str, ...]:
+    """Warnings as lines for metrics.json, the same one once, and not too many of them."""
+    texts = list(dict.fromkeys(" ".join(str(item.message).split()) for item in caught))
+    more = [f"... and {len(texts) - most} more warnings"] if len(texts) > most else []
+    return (*texts[:most], *more)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from higsfa.experiments.config import Config
 from higsfa.experiments.labels import Label
 from higsfa.experiments.methods import Method
-from higsfa.experiments.protocol import Experiment, Fold
-from higsfa.experiments.scoring import classes_of, pooled_scores
+from higsfa.experiments.protocol import Experiment
+from higsfa.experiments.scoring import classes_of, pooled_scores, truth
 
 __all__ = ["Gathered", "gather"]
 
@@ -31,10 +31,8 @@ class Gathered:
 
 def gather(config: Config, experiment: Experiment, methods: list[Method], results: Results) -> Gathered:
     """Put results together."""
-    true = {
-        label.name: np.concatenate([_true(config, fold, label) for fold in experiment.folds])
-        for label in experiment.scored
-    }
+    by_fold = [truth(config, experiment.scored, fold.test) for fold in experiment.folds]
+    true = {label.name: np.concatenate([fold[label.name] for fold in by_fold]) for label in experiment.scored}
     classes = {label.name: _classes(experiment, label) for label in experiment.scored if not label.is_numeric}
     shown = [method for method in methods if method.role != "sensitivity"]
     varied = [method for method in methods if method.role == "sensitivity"]
@@ -50,11 +48,6 @@ def gather(config: Config, experiment: Experiment, methods: list[Method], result
     return Gathered(metrics, _predictions(experiment, results["main"], true), _examples(experiment, shown, results))
 
 
-def _true(config: Config, fold: Fold, label: Label) -> NDArray[Any]:
-    column = fold.test.labels[label.name]
-    return np.floor(column) if label.name in config.head.integer else column
-
-
 def _classes(experiment: Experiment, label: Label) -> list[str]:
     columns = [part.labels[label.name] for fold in experiment.folds for part in (fold.train, fold.test)]
     return classes_of(label, columns)
@@ -63,13 +56,15 @@ def _classes(experiment: Experiment, label: Label) -> list[str]:
 def _data_record(config: Config, experiment: Experiment) -> dict[str, Any]:
     """Sizes of the last fold, without copies."""
     fold = experiment.folds[-1]
-    shape = list(fold.train.source.shape)
+    shape = list(fold.train.samples.shape)
     return {
         "name": experiment.name,
         "n_train": len(fold.train),
         "n_supervised": len(fold.train),
         "n_test": len(fold.test),
         "image_shape": shape if experiment.are_images else None,
+        "pixel_range": None if experiment.pixel_range is None else list(experiment.pixel_range),
+        "cropping": experiment.cropping,
         "copies": 1 if config.distortion is None else config.distortion.copies,
     }
 

@@ -105,7 +105,7 @@ def _text(value: Any, names: list[str] | None, label: str) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if names is None:
-        return str(value)
+        return str(value).encode("utf-8", "replace").decode("utf-8")  # halves of characters cannot be written
     if not isinstance(value, int) or not 0 <= value < len(names):
         raise ExperimentError(f"[labels.{label}] names has {len(names)} entries for the codes 0, 1, ...; got {value!r}")
     return names[value]

@@ -52,6 +52,18 @@ class Method:
     role: str
     delta_threshold: float | None = None
 
+    @property
+    def network(self) -> str | None:
+        """The network that it trains, as `make_network` knows it; None if it trains none."""
+        if self.key in ("pca", "lda", "chance"):
+            return None
+        return self.key if self.role == "comparison" else "main"
+
+    @property
+    def is_rebuilt(self) -> bool:
+        """Whether samples are rebuilt from its features."""
+        return self.role in ("main", "comparison") and self.key != "lda"
+
 
 @dataclass(frozen=True, eq=False)
 class Features:
@@ -99,12 +111,10 @@ def extract(
     what : str
         Names the method and the fold in messages.
     """
-    if method.key in ("pca", "lda"):
+    if method.network is None:
         return _linear(method, config, labels, sets, log, what)
-    kind = method.key if method.role == "comparison" else "main"
-    network = make_network(
-        config, labels, sets.network.source.shape, kind, delta_threshold=method.delta_threshold, engine=engine
-    )
+    shape, threshold = sets.network.source.shape, method.delta_threshold
+    network = make_network(config, labels, shape, method.network, delta_threshold=threshold, engine=engine)
     fitting = fit_network(network, sets.network, checkpoint, log, what)
     network.set_params(engine="threads")
     with in_one_line(what):

@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 from higsfa.experiments.config import FileData
 from higsfa.images import FaceSampler, normalize_pose
 
-__all__ = ["PlainSampler", "Typed", "face_sampler"]
+__all__ = ["FILES_RANGE", "PixelRange", "PlainSampler", "Scaled", "face_sampler", "range_of", "unit_range"]
 
+PixelRange = tuple[float, float]
+"""The values of black and of white."""
+FILES_RANGE: PixelRange = (0.0, 255.0)
+"""Of picture files once they are decoded."""
+USUAL_RANGES: tuple[PixelRange, ...] = ((0.0, 1.0), FILES_RANGE, (0.0, 65535.0))
 WHOLE: dict[str, Any] = {"pose_size": (256, 256), "square": None, "shift_up": 0.0}
 """Options of FaceSampler that take the largest centred square of a picture."""
 
@@ -37,23 +42,48 @@ class PlainSampler:
 
 
 @dataclass(frozen=True)
-class Typed:
-    """What a sampler makes, as another type.
+class Scaled:
+    """What a sampler makes of a picture file, in the grey values and the type of other samples.
 
     Parameters
     ----------
     sampler : FaceSampler or PlainSampler
-    unit : bool
-        Whether grey values go from 0 to 1, as float32, instead of from 0 to 255.
+    pixel_range : PixelRange
     dtype : str or None
+        None leaves bytes as they are where the range is theirs, and takes float32 elsewhere.
     """
 
     sampler: Any
-    unit: bool
+    pixel_range: PixelRange
     dtype: str | None
 
     def __call__(self, image: Any) -> NDArray[Any]:
-        grey = self.sampler(image)
-        if self.unit:
-            grey = grey.astype(np.float32) / np.float32(255)
-        return np.asarray(grey if self.dtype is None else grey.astype(self.dtype))
+        grey = np.asarray(self.sampler(image))
+        if self.pixel_range != FILES_RANGE:
+            black, white = self.pixel_range
+            grey = np.float32(black) + grey.astype(np.float32) * np.float32((white - black) / 255)
+        return grey if self.dtype is None else grey.astype(self.dtype)
+
+
+def range_of(images: NDArray[Any]) -> tuple[PixelRange, bool]:
+    """Black and white of an array that does not tell, and whether they are only its smallest and largest value.
+
+    Bytes go from 0 to 255. The values of other types tell themselves: they lie between 0 and 1, 255 or 65,535 up to
+    half of that range, so that interpolation and noise may overshoot.
+    """
+    if images.dtype == np.uint8:
+        return FILES_RANGE, False
+    low, high = float(images.min()), float(images.max())
+    if not np.isfinite([low, high]).all():
+        raise ValueError("the images hold values that are not finite; leave such images out")
+    for black, white in USUAL_RANGES:
+        if low >= black - 0.5 * white and high <= 1.5 * white:
+            return (black, white), False
+    return (low, max(high, low + 1e-6 * max(1.0, abs(low)))), True
+
+
+def unit_range(images: Any, pixel_range: PixelRange) -> NDArray[np.float32]:
+    """Grey values from 0 to 1."""
+    black, white = pixel_range
+    unit = (np.asarray(images, dtype=np.float64) - black) / (white - black)
+    return np.clip(unit, 0, 1).astype(np.float32)

@@ -13,6 +13,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from higsfa._files import read_regular
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import ExperimentError
 
@@ -20,6 +21,8 @@ __all__ = ["checked", "load_config", "located", "shipped_configs", "with_paths",
 
 MAX_BYTES = 1_000_000
 """Largest config file."""
+MAX_DOTS = 4_000_000
+"""Most dots of a config file, each line counted by its square."""
 PATHS = ("folder", "csv", "test_csv", "eyes", "file")
 """Keys of the data tables that hold paths."""
 
@@ -62,13 +65,11 @@ def load_config(path: str | os.PathLike[str]) -> Config:
     64
     """
     name, file = os.fspath(path), Path(path)
-    if file.is_file():
-        if file.stat().st_size > MAX_BYTES:
-            raise ExperimentError(f"{name}: larger than {MAX_BYTES:,} bytes, which no experiment needs; check the path")
+    if file.exists() and not file.is_dir():
         try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ExperimentError(f"{name}: cannot be read as UTF-8 text: {error}") from error
+            text = read_regular(file, MAX_BYTES).decode("utf-8")
+        except (OSError, ValueError) as error:
+            raise ExperimentError(f"{name} cannot be read as a config in UTF-8: {error}") from error
         return located(checked(_parsed(text, name), name), file.absolute().parent)
     shipped = _shipped()
     if name in shipped:
@@ -165,9 +166,12 @@ def _shipped() -> dict[str, str]:
 
 
 def _parsed(text: str, name: str) -> dict[str, Any]:
+    # The parser takes time with the square of the parts of a key, a.b.c, and a key stands on one line.
+    if sum(line.count(".") ** 2 for line in text.split("\n")) > MAX_DOTS:
+        raise ExperimentError(f"{name}: not a config: its keys, or its lists of numbers, have far too many parts")
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ExperimentError(f"{name}: not valid TOML: {error}; see docs/experiments.md for an example") from None
     except RecursionError:
         raise ExperimentError(f"{name}: not valid TOML: lists or tables are nested too deeply") from None
@@ -209,13 +213,21 @@ def _explained(error: Any) -> str:
     if kind == "value_error":
         reason = str(error["msg"]).removeprefix("Value error, ")
         return f"[{'.'.join(keys)}]: {reason}" if keys else reason
-    shown = repr(given) if len(repr(given)) < 80 else repr(given)[:77] + "..."
+    shown = _shown(given)
     message = str(error["msg"]).replace("Input should be", "it should be")
     hint = ""
     if kind == "literal_error" and isinstance(given, str):
         options = [text.strip(" '") for text in error["ctx"]["expected"].replace(" or ", ",").split(",")]
         hint = _nearest(given, options)
     return f"{key} = {shown} in {where} will not do: {message[0].lower()}{message[1:]}{hint}"
+
+
+def _shown(given: Any) -> str:
+    try:
+        text = repr(given)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or tables within tables
+        return "what stands there"
+    return text if len(text) < 80 else text[:77] + "..."
 
 
 def _followed(loc: tuple[Any, ...]) -> tuple[list[str], type[BaseModel] | None]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.experiments.methods import Features
+from higsfa.experiments.pictures import unit_range
 from higsfa.experiments.sets import Sets, spread
 from higsfa.metrics import ReconstructionSums
 from higsfa.reconstruction import LinearReconstruction
@@ -32,11 +33,11 @@ def rebuild(
         "global": _error(linear.predict, source, Y),
         "top_down": None if network is None else _error(network.inverse_transform, source, Y),
     }
-    chosen = spread(len(sets.test), n_examples) if n_examples and sets.are_images else None
-    if chosen is None:
+    if not n_examples or sets.pixel_range is None:
         return errors, None
+    chosen = spread(len(sets.test), n_examples)
     shown = linear.predict(features.test[chosen]).reshape(len(chosen), *source.shape)
-    return errors, unit_range(shown, sets.test.source.dtype)
+    return errors, unit_range(shown, sets.pixel_range)
 
 
 def _error(inverse: Any, source: Source, Y: NDArray[Any]) -> float | None:
@@ -53,13 +54,7 @@ def _error(inverse: Any, source: Source, Y: NDArray[Any]) -> float | None:
 
 def example_images(sets: Sets, n_examples: int) -> NDArray[np.float32] | None:
     """Test images as the network sees them; None if samples are no images."""
-    if not n_examples or not sets.are_images:
+    if not n_examples or sets.pixel_range is None:
         return None
     rows = spread(len(sets.test), n_examples)
-    return unit_range(sets.test.source.take(rows), sets.test.source.dtype)
-
-
-def unit_range(images: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.float32]:
-    """Grey values from 0 to 1: those of integers by the range of their type, those of floats as they are."""
-    top = float(np.iinfo(dtype).max) if dtype.kind in "iu" else 1.0
-    return np.clip(np.asarray(images, dtype=np.float32) / np.float32(top), 0, 1)
+    return unit_range(sets.test.source.take(rows), sets.pixel_range)

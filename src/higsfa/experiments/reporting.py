@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from higsfa._files import without_waiting
 from higsfa.training.sources import Derived, Rows, Samples, Source
 
 __all__ = ["Log", "Progress", "Silent", "counted"]
@@ -55,7 +56,7 @@ class Log:
 
     def note(self, text: str) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        with open(self.path, "a", encoding="utf-8") as file:
+        with open(self.path, "a", encoding="utf-8", errors="replace", opener=without_waiting) as file:
             file.write(f"{now} {time.monotonic() - self.started:8.1f} s  {' '.join(text.split())}\n")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -17,19 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._files import write_atomically
+from higsfa._files import open_regular, write_atomically
 from higsfa.experiments._toml import to_toml
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import ExperimentError, in_one_line
 from higsfa.experiments.npz import read_npz
 from higsfa.experiments.reading import load_config
 from higsfa.persistence import load
+from higsfa.report.checks import read_json
+from higsfa.report.limits import MAX_METRICS
+from higsfa.report.predictions import guarded, read_columns
+from higsfa.report.reading import read_metrics
 
-__all__ = ["FORMAT", "Run", "open_run", "prepare_folder"]
+__all__ = ["FORMAT", "Run", "begin_folder", "check_folder", "open_run", "write_table"]
 
 FORMAT = 1
-MAX_JSON = 100_000_000
-"""Largest metrics.json, in bytes."""
 MAX_CSV = 2_000_000_000
 MAX_ARRAYS = 1_000_000_000
 FILES = (
@@ -42,6 +44,8 @@ FILES = (
     "environment.json",
     "log.txt",
 )
+MADE_LATER = ("report.html", "explorer.html", "decoder.npz")
+"""What is made of a finished run, and put beside it."""
 CHECKPOINT = "checkpoint"
 
 
@@ -63,6 +67,11 @@ class Run:
     examples : dict of arrays
     network, head : fitted estimators
         Of the last fold.
+    pixel_range : (black, white), or None
+        What grey values mean; None for a run on other samples than images, or by an early version of higsfa.
+    cropping : {"eyes", "centre"} or None
+        How the picture files to train on were cut: aligned by the eyes, or about the centre; None for arrays, or for
+        a run by an early version of higsfa.
     """
 
     folder: Path
@@ -74,17 +83,33 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        return read_json(self.folder / "metrics.json")
+        path = self.folder / "metrics.json"
+        with in_one_line(f"{path} cannot be read"):
+            found = read_json(path, MAX_METRICS)
+            read_metrics(found)
+        return found.value
+
+    @property
+    def pixel_range(self) -> tuple[float, float] | None:
+        found = self.metrics["data"].get("pixel_range")
+        return None if found is None else (float(found[0]), float(found[1]))
+
+    @property
+    def cropping(self) -> str | None:
+        return self.metrics["data"].get("cropping")
 
     @cached_property
     def predictions(self) -> dict[str, NDArray[Any]]:
-        kinds = {label["name"]: label["kind"] for label in self.metrics["labels"]}
-        return read_predictions(self.folder / "predictions.csv", kinds)
+        texts = {label["name"] for label in self.metrics["labels"] if label["kind"] == "categorical"}
+        path = self.folder / "predictions.csv"
+        with in_one_line(f"{path} cannot be read"):
+            return read_columns(path, texts, max_bytes=MAX_CSV)
 
     @cached_property
     def examples(self) -> dict[str, NDArray[Any]]:
-        with in_one_line(f"{self.folder / 'examples.npz'} cannot be read"):
-            return read_npz(self.folder / "examples.npz", limit=MAX_ARRAYS)
+        path = self.folder / "examples.npz"
+        with in_one_line(f"{path} cannot be read"), open_regular(path):
+            return read_npz(path, limit=MAX_ARRAYS)
 
     @cached_property
     def network(self) -> Any:
@@ -111,7 +136,7 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
     Raises
     ------
     ExperimentError
-        If there is no finished run.
+        If there is no finished run, or its metrics.json is not as it should be.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -121,19 +146,12 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
             raise ExperimentError(f"{folder} holds a run that is not finished; go on with resume (--resume)")
         raise ExperimentError(f"{folder} is not the folder of a run: it has no metrics.json")
     run = Run(folder, load_config(folder / "config.toml"))
-    found = run.metrics.get("format")
-    if found != FORMAT:
-        raise ExperimentError(
-            f"{folder}: metrics.json has format {found!r}, this version reads {FORMAT}; update higsfa"
-        )
-    missing = [name for name in ("methods", "labels", "data") if name not in run.metrics]
-    if missing:
-        raise ExperimentError(f"{folder}: metrics.json lacks {', '.join(missing)}; train again")
+    _ = run.metrics  # what is wrong with them shows here
     return run
 
 
-def prepare_folder(folder: Path, config: Config, *, resume: bool, overwrite: bool) -> bool:
-    """Make the folder ready for a run; True if it holds a finished one that is to be kept.
+def check_folder(folder: Path, config: Config, *, resume: bool, overwrite: bool) -> bool:
+    """Whether the folder holds this run, finished; an error if it may not be used. Nothing is changed.
 
     Settings that do not change results (threads, memory) may differ when a run goes on.
     """
@@ -142,25 +160,26 @@ def prepare_folder(folder: Path, config: Config, *, resume: bool, overwrite: boo
     finished, begun = (folder / "metrics.json").is_file(), (folder / "config.toml").is_file()
     if folder.is_dir() and not begun and any(folder.iterdir()):
         raise ExperimentError(f"{folder} is not empty and holds no run; give a new folder")
-    if overwrite and begun:
-        clear(folder)
-    elif resume and begun:
+    if not begun or overwrite:
+        return False
+    if resume:
         if _essence(load_config(folder / "config.toml")) != _essence(config):
             raise ExperimentError(
                 f"{folder} holds a run of another experiment, or of other settings; give a new folder, "
                 "or overwrite it (--force)"
             )
-        if finished:
-            return True
-    elif finished:
+        return finished
+    if finished:
         raise ExperimentError(f"{folder} holds a finished run; give another folder, or overwrite it (--force)")
-    elif begun:
-        raise ExperimentError(
-            f"{folder} holds an unfinished run; go on with resume (--resume), or overwrite it (--force)"
-        )
+    raise ExperimentError(f"{folder} holds an unfinished run; go on with resume (--resume), or overwrite it (--force)")
+
+
+def begin_folder(folder: Path, config: Config, *, overwrite: bool) -> None:
+    """Make the folder of a run, or clear the one that is to be overwritten."""
+    if overwrite:
+        clear(folder)
     (folder / CHECKPOINT).mkdir(parents=True, exist_ok=True)
     write_text(folder / "config.toml", to_toml(config.plain()))
-    return False
 
 
 def _essence(config: Config) -> dict[str, Any]:
@@ -172,7 +191,7 @@ def _essence(config: Config) -> dict[str, Any]:
 
 def clear(folder: Path) -> None:
     """Delete the files of a run, and no others; metrics.json first, so that no half of a run looks finished."""
-    for name in sorted(FILES, key=lambda name: name != "metrics.json"):
+    for name in sorted((*FILES, *MADE_LATER), key=lambda name: name != "metrics.json"):
         (folder / name).unlink(missing_ok=True)
     drop_checkpoint(folder)
 
@@ -193,29 +212,24 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """JSON that every reader understands: numbers that are not finite become null."""
-    write_text(path, json.dumps(_finite(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """JSON that every reader understands: numbers that are not finite become null. Lists of numbers take one line."""
+    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+    write_text(path, re.sub(r"\[\n([-+.\d\seEnul,]*)\]", _in_one_line, text) + "\n")
 
 
-def _finite(value: Any) -> Any:
+def _in_one_line(found: re.Match[str]) -> str:
+    return "[" + " ".join(found[1].split()) + "]"
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that are finite, and texts that can be written: names of files need not be Unicode."""
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
     return None if isinstance(value, float) and not isfinite(value) else value
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    with in_one_line(f"{path} cannot be read"):
-        if path.stat().st_size > MAX_JSON:
-            raise ValueError(f"it is larger than {MAX_JSON:,} bytes")
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        if not isinstance(content, dict):
-            raise ValueError("it does not hold a JSON object")
-    return content
 
 
 def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -224,42 +238,19 @@ def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def write_predictions(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
-    """One row per test sample; unknown values are empty."""
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*([_cell(value) for value in column.tolist()] for column in columns.values()), strict=True))
-    write_text(path, buffer.getvalue())
+def write_table(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
+    """A CSV file with a line of names; unknown values are empty, and no text is taken for a formula."""
+    values = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values())
+    rows = zip(*(map(_cell, column) for column in values), strict=True)
+    text = "".join(",".join(row) + "\n" for row in (map(_cell, columns), *rows))
+    # Names of files are bytes; those that are not UTF-8 are written as they are.
+    write_atomically(path, text.encode("utf-8", "surrogateescape"))
 
 
 def _cell(value: Any) -> str:
     if value is None or value != value:
         return ""
+    if isinstance(value, str):
+        text = guarded(value)
+        return '"' + text.replace('"', '""') + '"' if re.search(r'[,"\r\n]', text) else text
     return format(value, ".7g") if isinstance(value, float) else str(value)
-
-
-def read_predictions(path: Path, kinds: Mapping[str, str]) -> dict[str, NDArray[Any]]:
-    """Columns of predictions.csv, given the kinds of the labels."""
-    texts = {name for name, kind in kinds.items() if kind == "categorical"}
-    texts |= {f"{name}_estimate" for name in texts}
-    with in_one_line(f"{path} cannot be read"):
-        if path.stat().st_size > MAX_CSV:
-            raise ValueError(f"it is larger than {MAX_CSV:,} bytes")
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            header = next(rows, None)
-            if not header:
-                raise ValueError("it is empty")
-            columns = list(zip(*rows, strict=True)) or [()] * len(header)
-        if len(columns) != len(header):
-            raise ValueError(f"it has {len(header)} column names for {len(columns)} columns")
-        out: dict[str, NDArray[Any]] = {}
-        for name, column in zip(header, columns, strict=True):
-            if name in texts:
-                out[name] = np.array([text or None for text in column], dtype=object)
-            elif name in ("fold", "sample"):
-                out[name] = np.array([int(text) for text in column], dtype=np.intp)
-            else:
-                out[name] = np.array([float(text) if text else np.nan for text in column])
-    return out

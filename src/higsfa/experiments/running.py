@@ -25,13 +25,13 @@ from higsfa.experiments.config import Config
 from higsfa.experiments.errors import ExperimentError, in_one_line, of_the_disk
 from higsfa.experiments.gathering import gather
 from higsfa.experiments.methods import Extracted, Method, extract, methods_of
-from higsfa.experiments.networks import layer_records
+from higsfa.experiments.networks import layer_records, make_network
 from higsfa.experiments.npz import read_npz
-from higsfa.experiments.protocol import Experiment, open_experiment
+from higsfa.experiments.protocol import Experiment, decoded, open_experiment
 from higsfa.experiments.reading import located, with_values
 from higsfa.experiments.rebuilding import example_images, rebuild
 from higsfa.experiments.reporting import Log, Progress, Silent
-from higsfa.experiments.run_folder import CHECKPOINT, Run, open_run, prepare_folder
+from higsfa.experiments.run_folder import CHECKPOINT, Run, begin_folder, check_folder, open_run
 from higsfa.experiments.scoring import (
     chance_estimates,
     delta_order,
@@ -43,6 +43,7 @@ from higsfa.experiments.scoring import (
 )
 from higsfa.experiments.sets import Sets, make_sets, spread
 from higsfa.persistence import save
+from higsfa.report.limits import MAX_NPZ
 
 __all__ = ["train"]
 
@@ -68,11 +69,12 @@ def train(
     config : Config
         From `load_config`.
     folder : path
-        Made if it is not there. What it holds at the end is described in docs/run-folder.md; metrics.json comes last.
+        Made if it is not there, once the data are found. What it holds at the end is described in docs/run-folder.md;
+        metrics.json comes last.
     resume : bool, default=False
         Go on with a run that was interrupted; one that is finished is opened and left as it is.
     overwrite : bool, default=False
-        Delete the run that the folder holds, and begin anew.
+        Delete the run that the folder holds once the data are found, and begin anew.
     dask : str, optional
         Address of a dask scheduler on whose workers the networks are trained.
     n_jobs : int, optional
@@ -102,18 +104,32 @@ def train(
     config = located(config, Path.cwd())
     if n_jobs is not None:
         config = with_values(config, {"network.n_jobs": n_jobs})
+    progress = progress or Silent()
     with of_the_disk(folder):
-        if prepare_folder(folder, config, resume=resume, overwrite=overwrite):
+        if check_folder(folder, config, resume=resume, overwrite=overwrite):
             return open_run(folder)
-        log = Log(folder / "log.txt", progress or Silent())
-        log.note(f"{config.title}, higsfa {__version__}")
-        try:
-            with _workers(dask) as engine:
-                _run(config, folder, log, engine)
-        except ExperimentError as error:
-            log.note(f"stopped: {error}")
-            raise
+        with _workers(dask) as engine:
+            progress.stage("read the data", None)
+            experiment = _opened(config)
+            begin_folder(folder, config, overwrite=overwrite)
+            log = Log(folder / "log.txt", progress)
+            log.note(f"{config.title}, higsfa {__version__}")
+            try:
+                _run(config, experiment, folder, log, engine)
+            except ExperimentError as error:
+                log.note(f"stopped: {error}")
+                raise
     return open_run(folder)
+
+
+def _opened(config: Config) -> Experiment:
+    """The data of an experiment that can begin: what is wrong with settings shows before a folder is made."""
+    experiment = open_experiment(config, n_jobs=config.network.n_jobs)
+    sets = make_sets(config, experiment, experiment.folds[0])
+    for method in methods_of(config):
+        if method.network is not None:
+            make_network(config, experiment.labels, sets.network.source.shape, method.network)
+    return experiment
 
 
 @contextmanager
@@ -140,11 +156,10 @@ class Result:
     arrays: dict[str, NDArray[Any]]
 
 
-def _run(config: Config, folder: Path, log: Log, engine: str) -> None:
+def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine: str) -> None:
     started = time.monotonic()
     checkpoint = folder / CHECKPOINT
-    log.stage("read the data")
-    experiment = open_experiment(config, checkpoint, n_jobs=config.network.n_jobs)
+    experiment = decoded(config, experiment, checkpoint)
     for text in experiment.warnings:
         log.note(f"warning: {text}")
     methods = methods_of(config)
@@ -168,7 +183,7 @@ def _run(config: Config, folder: Path, log: Log, engine: str) -> None:
     gathered = gather(
         config, experiment, methods, {key: [(r.record, r.arrays) for r in rs] for key, rs in results.items()}
     )
-    run_folder.write_predictions(folder / "predictions.csv", gathered.predictions)
+    run_folder.write_table(folder / "predictions.csv", gathered.predictions)
     run_folder.write_npz(folder / "examples.npz", gathered.examples)
     run_folder.write_json(folder / "environment.json", _environment(time.monotonic() - started))
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -220,18 +235,25 @@ def _one(
     }
     log.note(f"{what}: {_told(record['scores'])}; features used: {record['used']}")
     arrays |= _packed(values, "estimate") | _packed(probabilities, "probability")
-    if method.key != "lda" and method.role != "sensitivity":
+    if method.is_rebuilt:
         log.stage(f"{what}: reconstruct")
-        errors, rebuilt = rebuild(made.network, made.features[0], sets, config.output.examples)
+        errors, rebuilt = rebuild(made.network, made.features[0], sets, _n_examples(config, sets))
         record["reconstruction_error"] = errors
         if rebuilt is not None:
             arrays["rebuilt"] = rebuilt
     if method.role == "main":
-        arrays |= _figures(made, sets, config.output.examples)
+        arrays |= _figures(made, sets, _n_examples(config, sets))
     if keep is not None:
         save(made.network, keep / "model.higsfa")
         save(head, keep / "head.higsfa")
     return Result(record, arrays)
+
+
+def _n_examples(config: Config, sets: Sets) -> int:
+    """As many as wanted, or as fit into examples.npz together with what all methods make of them."""
+    n_rebuilt = sum(method.is_rebuilt for method in methods_of(config))
+    bytes_of_one = 4 * int(np.prod(sets.test.source.shape)) * (1 + n_rebuilt)
+    return min(config.output.examples, MAX_NPZ * 3 // 4 // bytes_of_one)
 
 
 def _figures(made: Extracted, sets: Sets, n_examples: int) -> dict[str, NDArray[Any]]:

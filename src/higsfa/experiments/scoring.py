@@ -15,7 +15,9 @@ from higsfa.experiments.config import Config
 from higsfa.experiments.errors import in_one_line
 from higsfa.experiments.labels import Label
 from higsfa.experiments.methods import Features
+from higsfa.experiments.protocol import Part
 from higsfa.experiments.sets import Samples
+from higsfa.report.limits import MAX_CONFUSED
 
 __all__ = ["Estimates", "chance_estimates", "delta_record", "estimate", "fit_head", "pooled_scores", "scores", "truth"]
 
@@ -85,7 +87,7 @@ def chance_estimates(labels: list[Label], true: Mapping[str, NDArray[Any]]) -> E
     return Estimates(values, {})
 
 
-def truth(config: Config, labels: list[Label], samples: Samples) -> dict[str, NDArray[Any]]:
+def truth(config: Config, labels: list[Label], samples: Samples | Part) -> dict[str, NDArray[Any]]:
     """True labels to score by: the integer part where estimates are integers."""
     columns = {label.name: samples.labels[label.name] for label in labels}
     return {name: np.floor(column) if name in config.head.integer else column for name, column in columns.items()}
@@ -116,8 +118,13 @@ def over_folds(values: list[float]) -> dict[str, Any]:
 def pooled_scores(
     label: Label, by_fold: list[dict[str, float]], true: NDArray[Any], estimated: NDArray[Any], classes: list[str]
 ) -> dict[str, Any]:
-    """All scores of a label: means over folds, and curves or counts over the test samples of all folds."""
+    """All scores of a label: means over folds, and curves or counts over the test samples of all folds.
+
+    The confusion of very many classes is None: nobody could read it, and it grows with their square.
+    """
     out: dict[str, Any] = {name: over_folds([fold[name] for fold in by_fold]) for name in by_fold[0]}
+    if not label.is_numeric and len(classes) > MAX_CONFUSED:
+        return {**out, "confusion": None}
     if not label.is_numeric:
         number = {name: i for i, name in enumerate(classes)}
         counts = np.zeros((len(classes), len(classes)), dtype=int)

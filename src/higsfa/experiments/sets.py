@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa import sources
-from higsfa.experiments.config import Config
+from higsfa.experiments.config import Config, DistortionTable
 from higsfa.experiments.errors import ExperimentError
+from higsfa.experiments.pictures import PixelRange
 from higsfa.experiments.protocol import Experiment, Fold, Part
 from higsfa.images import Distortion
 from higsfa.sources import Source
@@ -41,7 +42,11 @@ class Sets:
     network: Samples
     supervised: Samples
     test: Samples
-    are_images: bool
+    pixel_range: PixelRange | None
+
+    @property
+    def are_images(self) -> bool:
+        return self.pixel_range is not None
 
 
 @dataclass(frozen=True)
@@ -59,16 +64,28 @@ def make_sets(config: Config, experiment: Experiment, fold: Fold) -> Sets:
     table = config.distortion
     if table is None:
         train = _samples(config, fold.train, fold.train.source)
-        return Sets(train, train, _samples(config, fold.test, fold.test.source), experiment.are_images)
-    if not experiment.are_images:
-        raise ExperimentError("[distortion] is for images, and these data are not; leave the table out")
+        return Sets(train, train, _samples(config, fold.test, fold.test.source), experiment.pixel_range)
+    _check_distortion(table, experiment, fold)
     amplitudes = table.model_dump(exclude={"copies", "supervised_copies", "seed"})
     repeated = [
         sources.repeat(fold.train.source, copies, Distortion(seed=seed, **amplitudes))
         for copies, seed in ((table.copies, table.seed), (table.supervised_copies, table.seed + 1))
     ]
     network, supervised = (_samples(config, fold.train, source) for source in repeated)
-    return Sets(network, supervised, _samples(config, fold.test, fold.test.source), experiment.are_images)
+    return Sets(network, supervised, _samples(config, fold.test, fold.test.source), experiment.pixel_range)
+
+
+def _check_distortion(table: DistortionTable, experiment: Experiment, fold: Fold) -> None:
+    """Distortion knows the range of grey values by their type only."""
+    if not experiment.are_images:
+        raise ExperimentError("[distortion] is for images, and these data are not; leave the table out")
+    dtype = fold.train.samples.dtype
+    assumed = (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)) if dtype.kind in "iu" else (0.0, 1.0)
+    if experiment.pixel_range != assumed and (table.brightness or table.contrast or table.noise):
+        raise ExperimentError(
+            f"[distortion] brightness, contrast and noise are for bytes and for floats from 0 to 1; these images are "
+            f"{dtype} with black and white {experiment.pixel_range}: store them otherwise, or set the three to 0"
+        )
 
 
 def _samples(config: Config, part: Part, source: Source) -> Samples:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from higsfa import sources
 from higsfa.datasets import read_folder
+from higsfa.datasets.readers import read_eyes
 from higsfa.experiments.config import FileData
 from higsfa.experiments.errors import ExperimentError, in_one_line
-from higsfa.experiments.pictures import PlainSampler, Typed, face_sampler
+from higsfa.experiments.pictures import PlainSampler, Scaled, face_sampler
 from higsfa.experiments.protocol import open_experiment
 from higsfa.experiments.reading import with_paths
 from higsfa.experiments.run_folder import Run
@@ -84,46 +86,75 @@ def compare(runs: Sequence[Run]) -> dict[str, Any]:
                 )
         for method in run.metrics["methods"]:
             found = {
-                name: {key: numbers[key] for key in ("mae", "rmse", "rate") if key in numbers}
-                for name, numbers in method["labels"].items()
+                name: {key: numbers[key] for key in ("mae", "rmse", "rate") if numbers.get(key) is not None}
+                for name, numbers in (method.get("labels") or {}).items()
+                if numbers is not None
             }
             rows.append({"run": run.name, "method": method["name"], "role": method["role"], "scores": found})
     return {"labels": list(labels.values()), "rows": rows}
 
 
-def read_pictures(run: Run, paths: Iterable[str | os.PathLike[str]], *, eyes: Any = None) -> ImageFiles:
-    """New pictures, prepared as those that a run was trained on: grey, of the same size and contrast.
+def read_pictures(
+    run: Run, paths: Iterable[str | os.PathLike[str]], *, eyes: Any = None, cropped: bool = False
+) -> ImageFiles:
+    """New pictures, prepared as those that a run was trained on: grey, of the same size, cut, range and contrast.
 
     Parameters
     ----------
     run : Run
     paths : files and folders
         Of a folder, all pictures in it and below.
-    eyes : array-like of shape (n_pictures, 2, 2), optional
-        Positions x, y of the two eyes in each picture. Give them for a run whose training pictures had them; without,
-        the largest centred square of each picture is taken.
+    eyes : array-like of shape (n_pictures, 2, 2), or path of a table, optional
+        Positions x, y of the two eyes in each picture; a table has columns name, x, y, x, y. Needed for a run that was
+        trained on faces aligned by their eyes, and only for such a run.
+    cropped : bool, default=False
+        Instead of `eyes`: the pictures are cut like those of training already, so that their largest centred square
+        is taken.
 
     Returns
     -------
     source
         For ``run.network.transform``; its attribute ``paths`` tells which row is which picture.
+
+    Raises
+    ------
+    ExperimentError
+        If the run was trained on other samples than pictures, if a picture is missing, or if its eyes are.
     """
-    shape = run.network.input_shape_
-    table = run.config.data
-    if len(shape) != 2 or table.kind == "toy":
-        raise ExperimentError(f"{run.name} was trained on samples of shape {tuple(shape)}, not on grey pictures")
+    shape, table = run.network.input_shape_, run.config.data
+    pixel_range, cropping = run.pixel_range, run.cropping
+    if len(shape) != 2 or pixel_range is None:
+        old = "" if len(shape) != 2 else ", or does not say what their grey values mean: train it again"
+        raise ExperimentError(f"{run.name} was trained on samples of shape {tuple(shape)}, not on grey pictures{old}")
     found = _files(paths)
-    positions = None
-    if eyes is not None:
-        positions = np.asarray(eyes, dtype=np.float64)
-        if positions.shape != (len(found), 2, 2):
-            raise ExperimentError(f"eyes: shape ({len(found)}, 2, 2) for {len(found)} pictures, got {positions.shape}")
-    sampler = (
-        face_sampler(table, found, positions) if isinstance(table, FileData) else PlainSampler((shape[0], shape[1]))
-    )
-    prepared = Typed(sampler, table.kind == "digits", run.config.network.dtype)
+    places = None if eyes is None else _eyes(eyes, found)
+    if cropping == "eyes" and (places is None) != cropped:
+        raise ExperimentError(
+            f"{run.name} was trained on faces aligned by their eyes: give the eyes of these pictures (--eyes TABLE), "
+            "or say that they are cut in the same way already (--cropped), but not both"
+        )
+    if cropping != "eyes" and (places is not None or cropped):
+        raise ExperimentError(
+            f"{run.name} was trained on pictures that were cut about their centre, and new ones are cut in the same "
+            "way; leave eyes and cropped out (--eyes, --cropped)"
+        )
+    sampler = face_sampler(table, found, places) if isinstance(table, FileData) else PlainSampler((shape[0], shape[1]))
     with in_one_line("the pictures cannot be read"):
-        return sources.images(found, prepared)
+        return sources.images(found, Scaled(sampler, pixel_range, run.config.network.dtype))
+
+
+def _eyes(eyes: Any, found: tuple[Path, ...]) -> NDArray[np.float64]:
+    with in_one_line("eyes"):
+        if isinstance(eyes, str | os.PathLike):
+            places = read_eyes(eyes, found)
+        else:
+            places = np.asarray(eyes, dtype=np.float64)
+    if places.shape != (len(found), 2, 2):
+        raise ExperimentError(f"eyes: shape ({len(found)}, 2, 2) for {len(found)} pictures, got {places.shape}")
+    unknown = np.isnan(places).any(axis=(1, 2))
+    if unknown.any():
+        raise ExperimentError(f"eyes: those of {found[int(np.argmax(unknown))]} are not known; add them to the table")
+    return places
 
 
 def _files(paths: Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:

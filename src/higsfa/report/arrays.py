@@ -1,23 +1,18 @@
-"""The larger files of a run folder, read with limits: ``examples.npz`` and ``predictions.csv``."""
+"""The arrays of ``examples.npz``, read with limits."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 from numpy.typing import NDArray
 
 from higsfa._array_files import Archive, open_archive
-from higsfa.report.checks import LARGEST, ReportError
-from higsfa.report.records import Examples, Label, Predictions
+from higsfa.report.checks import ReportError
+from higsfa.report.limits import MAX_NPZ
+from higsfa.report.records import Examples
 
-MAX_NPZ = 32 * 2**20
 MAX_ARRAY = 64 * 2**20
-MAX_CSV = 128 * 2**20
-MAX_ROWS = 1_000_000
 
 # Kinds of numbers, and the largest shape, of each array.
 _ARRAYS: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -80,47 +75,3 @@ def _check_shapes(file: str, arrays: dict[str, NDArray[Any] | None], n_rows: int
 
 def _refuse(file: str, key: str, expected: str, found: object) -> NoReturn:
     raise ReportError(f"{file}: {key} must hold {expected}, found {found}")
-
-
-def read_predictions(path: Path, labels: Sequence[Label]) -> Predictions | None:
-    """The columns of the given labels; None if there is no such file."""
-    if not path.is_file():
-        return None
-    if path.stat().st_size > MAX_CSV:
-        raise ReportError(f"{path.name} is larger than {MAX_CSV // 2**20} MiB, which no run folder needs")
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            return _read_table(csv.reader(file, strict=True), path.name, labels)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ReportError(f"{path.name} is no CSV file in UTF-8: {str(error)[:200]}") from error
-
-
-def _read_table(reader: Any, file: str, labels: Sequence[Label]) -> Predictions:
-    header: list[str] = next(reader, [])
-    wanted = {label.name: label for label in labels if label.name in header and f"{label.name}_estimate" in header}
-    places = {name: (header.index(name), header.index(f"{name}_estimate")) for name in wanted}
-    columns: dict[str, tuple[list[Any], list[Any]]] = {name: ([], []) for name in wanted}
-    n_rows = 0
-    for n_rows, row in enumerate(reader, start=1):
-        if n_rows > MAX_ROWS:
-            raise ReportError(f"{file} has more than {MAX_ROWS:,} rows, which no report can show")
-        if len(row) != len(header):
-            raise ReportError(f"{file}: row {n_rows} has {len(row)} fields, but the header has {len(header)}")
-        for name, label in wanted.items():
-            for column, place in zip(columns[name], places[name], strict=True):
-                column.append(_number(row[place], file, n_rows, name) if label.is_numeric else row[place])
-    kinds = {name: np.float64 if label.is_numeric else object for name, label in wanted.items()}
-    truth = {name: np.array(column[0], dtype=kinds[name]) for name, column in columns.items()}
-    estimate = {name: np.array(column[1], dtype=kinds[name]) for name, column in columns.items()}
-    return Predictions(n_rows, truth, estimate)
-
-
-def _number(field: str, file: str, row: int, name: str) -> float:
-    """The number in a field; an empty field, or nan, is a missing value."""
-    try:
-        number = float(field or "nan")
-    except ValueError:
-        number = np.inf
-    if abs(number) > LARGEST:
-        raise ReportError(f"{file}: row {row} of {name} must be a number, found {field[:80]!r}")
-    return number

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, NoReturn, TypeVar
 
+from higsfa._files import read_regular
+
 T = TypeVar("T")
 
 LARGEST = 1e100
@@ -50,9 +52,10 @@ class Value:
         return [Value(item, self.file, f"{self.key}[{i}]") for i, item in enumerate(self.value)]
 
     def text(self, longest: int = 1000) -> str:
-        if not isinstance(self.value, str) or len(self.value) > longest or not _is_unicode(self.value):
-            self.refuse(f"a text of at most {longest:,} characters")
-        return self.value
+        """A text; of a longer one the beginning."""
+        if not isinstance(self.value, str) or not _is_unicode(self.value):
+            self.refuse("a text")
+        return self.value if len(self.value) <= longest else self.value[:longest] + "…"
 
     def number(self) -> float:
         is_number = isinstance(self.value, int | float) and not isinstance(self.value, bool)
@@ -92,11 +95,10 @@ def gappy_numbers(value: Value, most: int = 10_000) -> tuple[float | None, ...]:
 
 def read_bytes(path: Path, most: int) -> bytes:
     """A whole file, unless it is larger than allowed."""
-    with open(path, "rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise ReportError(f"{path.name} is larger than {most // 2**20} MiB, which no run folder needs")
-    return data
+    try:
+        return read_regular(path, most)
+    except ValueError as error:
+        raise ReportError(str(error)) from error
 
 
 def read_text(path: Path, most: int) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from higsfa._files import write_atomically
 from higsfa.core.labels import label_names, missing, pick_label
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
 from higsfa.report.explorer_data import Examples, Floats, label_data, label_sliders, payload, shown
@@ -125,9 +126,8 @@ def write_explorer(
         ("Reconstructive features", [(place[j], f"Reconstructive {i + 1}") for i, j in enumerate(rest)]),
     ]
     page = _render(data, title, features.shape[1], groups, _thumbnails(examples, shape))
-    path = Path(out)
-    path.write_text(page, encoding="utf-8")
-    return path
+    write_atomically(out, page.encode("utf-8"))
+    return Path(out)
 
 
 # ---------------------------------------------------------------------------------------------- choosing

@@ -124,7 +124,7 @@ def _numeric_panel(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
 
 def _class_panel(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
     """One colour for each of the first classes, grey for all others."""
-    named = (label.classes or tuple(sorted(set(values))))[: len(PALETTE)]
+    named = (label.classes or tuple(sorted({v for v in values if v is not None})))[: len(PALETTE)]
     look = {"s": 5, "alpha": 0.7, "linewidths": 0, "rasterized": True}
     others = ~np.isin(values, named)
     if others.any():

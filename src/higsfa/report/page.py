@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
 
+from higsfa._files import write_atomically
 from higsfa.report import feature_figures, figures, tables
 from higsfa.report.drawing import Figure
 from higsfa.report.pictures import Block, contact_sheet
@@ -77,7 +78,7 @@ def write_report(
     """
     folder = Path(folder)
     target = folder / "report.html" if out is None else Path(out)
-    target.write_text(render(read_run(folder)), encoding="utf-8")
+    write_atomically(target, render(read_run(folder)).encode("utf-8"))
     if open_browser:
         webbrowser.open(target.resolve().as_uri())
     return target

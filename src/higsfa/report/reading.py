@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from higsfa.report.arrays import read_examples, read_predictions
+from higsfa.report.arrays import read_examples
 from higsfa.report.checks import ReportError, Value, gappy_numbers, numbers, read_json, read_text
+from higsfa.report.limits import MAX_CLASSES, MAX_CONFUSED, MAX_METRICS
+from higsfa.report.predictions import TooLarge, read_predictions
 from higsfa.report.records import (
     ByLabel,
     Cumulative,
@@ -24,10 +27,8 @@ from higsfa.report.records import (
 )
 
 FORMAT = 1
-MAX_METRICS = 16 * 2**20
 MAX_TEXT = 2**20
 MAX_NAMES = 100
-MAX_CLASSES = 200
 
 
 def read_run(folder: Path) -> RunFolder:
@@ -36,7 +37,11 @@ def read_run(folder: Path) -> RunFolder:
     if not path.is_file():
         raise ReportError(f"{folder} holds no metrics.json; give the folder that `higsfa train --out` wrote")
     metrics = read_metrics(read_json(path, MAX_METRICS))
-    predictions = read_predictions(folder / "predictions.csv", metrics.labels)
+    predictions = None
+    try:
+        predictions = read_predictions(folder / "predictions.csv", metrics.labels)
+    except TooLarge as error:
+        metrics = replace(metrics, warnings=(*metrics.warnings, f"{error}: figures of single samples are left out"))
     n_rows = predictions.n_rows if predictions else 0
     config = folder / "config.toml"
     return RunFolder(
@@ -82,7 +87,16 @@ def _data(value: Value) -> Data:
         n_test=value.get("n_test").whole(),
         image_shape=value.get("image_shape").maybe(lambda v: tuple(item.whole() for item in v.items(4))),
         copies=value.get("copies").maybe(Value.whole),
+        pixel_range=value.get("pixel_range").maybe(_pixel_range),
+        cropping=value.get("cropping").maybe(lambda v: v.one_of("eyes", "centre")),
     )
+
+
+def _pixel_range(value: Value) -> tuple[float, float]:
+    found = numbers(value, 2)
+    if len(found) != 2 or found[0] >= found[1]:
+        value.refuse("the values of black and white")
+    return found[0], found[1]
 
 
 def _label(value: Value) -> Label:
@@ -157,7 +171,7 @@ def _by_label(value: Value) -> ByLabel:
 
 
 def _confusion(value: Value) -> tuple[tuple[float, ...], ...]:
-    rows = tuple(numbers(row, MAX_CLASSES) for row in value.items(MAX_CLASSES))
+    rows = tuple(numbers(row, MAX_CONFUSED) for row in value.items(MAX_CONFUSED))
     if any(len(row) != len(rows) for row in rows) or any(count < 0 for row in rows for count in row):
         value.refuse("a square matrix of counts")
     return rows

@@ -18,6 +18,8 @@ class Data:
     n_test: int
     image_shape: tuple[int, ...] | None
     copies: int | None
+    pixel_range: tuple[float, float] | None
+    cropping: str | None
 
 
 @dataclass(frozen=True)
