@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
 from hypothesis import strategies as st
-from literal import Dense, expand
-from oracles import dense_clustered, dense_label_window, dense_sequence, dense_time_window, memberships
 
 from higsfa import HGSFA, HSFA, HiGSFA, HiSFA, Layer
 from higsfa.graphs import ClusteredGraph, EdgeGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
+from literal import Dense, expand
+from oracles import dense_clustered, dense_label_window, dense_sequence, dense_time_window, memberships
 
 KINDS = {"HiGSFA": HiGSFA, "HGSFA": HGSFA, "HiSFA": HiSFA, "HSFA": HSFA}
 
 
 class Record:
-    """Prints what is not the default."""
+    """Prints what is not the default, as code that makes the record again."""
 
     def __repr__(self):
         values = [(f.name, getattr(self, f.name), f.default) for f in fields(self)]
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v, default in values if v != default)})"
+
+    def _repr_pretty_(self, printer, cycle):
+        printer.text(repr(self))
 
 
 # --- functions of a user -----------------------------------------------------------------------------------------
@@ -121,7 +124,7 @@ class GraphCase(Record):
 
 
 def chained_groups(labels, n_groups, w, *, mixed):
-    """Serial graph: edges 1/N_g between neighbouring groups, v = 2 (1 at the ends). Mixed: within groups, too, v = 3."""
+    """Serial graph: edges 1/N_g between neighbouring groups, v = 2 (1 at the ends). Mixed: within them too, v = 3."""
     P, size = memberships(labels, n_groups, w)
     W = (np.eye(n_groups, k=1) + np.eye(n_groups, k=-1)) / size
     ends = np.isin(np.arange(n_groups), (0, n_groups - 1))
@@ -173,6 +176,7 @@ class Case(Record):
     dead: bool = False
     clip_range: bool = True
     flat: bool = False
+    center: bool = False  # given, for a single estimator
     seed: int = 0
     ways: tuple = ()
 
@@ -237,12 +241,11 @@ def make_data(case):
         X = X + case.offset
     X = X.reshape(-1, size) if case.flat else X.reshape(-1, *case.shape)
     X = X.astype(case.dtype)
+    classes = np.array(list("abcdef"))
     labels = {
         "age": 40 + 20 * sources[:n, 0] + 5 * rng.standard_normal(n),
         "year": np.round(4 * sources[:n, 1] + rng.standard_normal(n)),
-        "class": np.array(list("abcdef"))[
-            np.digitize(sources[:n, 0] + 0.5 * rng.standard_normal(n), [-1, -0.5, 0, 0.4, 0.8])
-        ],
+        "class": classes[np.digitize(sources[:n, 0] + 0.5 * rng.standard_normal(n), [-1, -0.5, 0, 0.4, 0.8])],
         "kind": (sources[:n, 2] + 0.5 * rng.standard_normal(n) > 0).astype(int),
     }
     for name, values in labels.items():
@@ -294,17 +297,16 @@ def windows(grid, layer):
 MAX_INPUTS, MAX_EXPANDED, MAX_NODES = 24, 34, 12
 
 
+TERMS = ("identity", "identity", "power0.8", "signed_power0.8", "power2.5", "max2", "quadratic", "normalized_quadratic")
+TERMS += ("polynomial2", "bend", "couple")
+
+
 @st.composite
 def terms(draw, width, children, simple=False):
     """An expansion that is not too large; slices within each child of this width."""
     chosen = []
     for _ in range(draw(st.sampled_from([1, 2, 2, 3]))):
-        name = draw(
-            st.sampled_from(
-                ["identity", "identity", "power0.8", "signed_power0.8", "max2", "quadratic", "normalized_quadratic"]
-                + ["polynomial2", "power2.5", "bend", "couple"]
-            )
-        )
+        name = draw(st.sampled_from(TERMS))
         if name in FUNCTIONS:
             chosen.append(name)
             continue
@@ -416,11 +418,11 @@ def graph_sums(draw):
 
 
 @st.composite
-def ways(draw, depth, resume_jobs=(1,)):
+def ways(draw, depth):
     what = draw(st.sampled_from(["threads", "places", "places", "resume", "resume"]))
     places = "".join(draw(st.sampled_from("mddnnn")) for _ in range(depth))
     return Way(
-        n_jobs=2 if what == "threads" else draw(st.sampled_from(resume_jobs if what == "resume" else (1, 1, 2))),
+        n_jobs=2 if what == "threads" else draw(st.sampled_from((1, 1, 2))),
         places="" if what == "threads" else places,
         at_once=draw(st.integers(1, 5)),
         interruptions=tuple(draw(st.lists(st.integers(1, 30), min_size=1, max_size=3))) if what == "resume" else (),
@@ -429,25 +431,31 @@ def ways(draw, depth, resume_jobs=(1,)):
 
 
 @st.composite
-def cases(draw, kinds=tuple(KINDS), dask=False):
+def single_layers(draw):
+    """One node with one child: what a single estimator computes."""
+    width = draw(st.integers(1, 12))
+    layer, _ = draw(layer_cases((1,), width, last=True, white=True))
+    return (1, width), 1, (replace(layer, shared=False),)
+
+
+@st.composite
+def cases(draw, *, dask=False, single=False):
     """A whole case."""
-    kind = draw(st.sampled_from(kinds))
-    shape, n_dimensions, layers = draw(networks(white=kind in ("HGSFA", "HSFA")))
-    n_samples = draw(st.integers(90, 200))
-    tile = draw(st.sampled_from([n_samples - 1, n_samples // 2, 48, 32, 17]))
-    block = draw(st.sampled_from([n_samples + 5, n_samples - 1, 64, 40, 100]))
+    kind = draw(st.sampled_from(tuple(KINDS)))
     labelled = kind in ("HiGSFA", "HGSFA")
+    shape, n_dimensions, layers = draw(single_layers() if single else networks(white=kind in ("HGSFA", "HSFA")))
+    n_samples = draw(st.integers(90, 200))
     graphs = draw(graph_sums()) if labelled else ()
     weighty = labelled and all(graph.kind in TAKE_WEIGHTS for graph in graphs)
-    dtype = draw(st.sampled_from(["float64", "float64", "float64", "float32", "uint8"]))
+    one_way = ways(len(layers))
     return Case(
         kind=kind,
         shape=shape,
         layers=layers,
         n_dimensions=n_dimensions,
         n_samples=n_samples,
-        tile=tile,
-        block=block,
+        tile=draw(st.sampled_from([n_samples - 1, n_samples // 2, 48, 32, 17])),
+        block=draw(st.sampled_from([n_samples + 5, n_samples - 1, 64, 40, 100])),
         chunk=draw(st.sampled_from([128, 16, 5])),
         min_cell=draw(st.sampled_from([64, 8])),
         graphs=graphs,
@@ -455,11 +463,12 @@ def cases(draw, kinds=tuple(KINDS), dask=False):
         recordings=draw(st.integers(1, 3)),
         weights=draw(st.sampled_from([None, "counts", "real"])) if weighty else None,
         missing=draw(st.sampled_from([0.0, 0.0, 0.2])) if labelled else 0.0,
-        dtype=dtype,
+        dtype=draw(st.sampled_from(["float64", "float64", "float64", "float32", "uint8"])),
         offset=draw(st.sampled_from([0.0, 0.0, 30.0])),
         dead=draw(st.sampled_from([False, False, False, True])),
         clip_range=draw(st.sampled_from([True, True, False])),
         flat=draw(st.booleans()),
+        center=single and draw(st.booleans()),
         seed=draw(st.integers(0, 2**16)),
-        ways=(Way(dask=True),) if dask else tuple(draw(st.lists(ways(len(layers)), min_size=1, max_size=2))),
+        ways=() if single else (Way(dask=True),) if dask else tuple(draw(st.lists(one_way, min_size=1, max_size=2))),
     )

@@ -266,7 +266,7 @@ class LiteralNode:
         only_slow = spec.n_slow is None and spec.delta_threshold >= 4
         while True:
             n_rec = 0 if only_slow else self._n_residual(inputs, slow, importance, J)
-            if J + n_rec >= D or J >= most:
+            if J + n_rec >= D or most == J:
                 break
             J += 1
         decided.n_slow, decided.n_features = J, min(D, J + n_rec)

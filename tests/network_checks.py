@@ -1,22 +1,22 @@
-"""What the network oracle compares: layers with the paper's algorithms and with single estimators, ways with each other."""
+"""What the network oracle compares: layers with the paper and with single estimators, ways with each other."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
-from architectures import dense_graph, make_data, windows
-from literal import LiteralNode, NodeSpec, expand, is_linear
 
+from architectures import dense_graph, make_data, windows
 from higsfa import GSFA, IGSFA, ISFA, SFA
 from higsfa.core import fused, nodes, room, statistics, tiles
 from higsfa.graphs import EdgeGraph
 from higsfa.training import checkpoints, driver, passes
+from literal import LiteralNode, NodeSpec, expand, is_linear
 
 MARGIN = 10
 """Allowed error, in errors that rounding was seen to make."""
@@ -57,7 +57,7 @@ def cut(case):
             stack.enter_context(mock.patch.object(module, name, value))
         stack.enter_context(mock.patch.object(tiles.make_plan, "__defaults__", (case.block,)))
         for module in (room, passes, nodes, statistics, fused):
-            stack.enter_context(mock.patch.object(module, "chunk_columns", lambda *_: case.chunk))
+            stack.enter_context(mock.patch.object(module, "chunk_columns", return_value=case.chunk))
         yield
 
 
@@ -171,7 +171,7 @@ def check_layer(case, layer, data, graph, below, found, fitted, report, name):
         exact, error = reference(lambda node, p=p: node.extract(inputs[p]))
         assert_columns(outputs[p], exact, error, report, what, eps=case.eps, signs=case.eps > 1e-10)
         if p in (0, len(places) - 1):
-            single = single_estimator(case, layer, data, graph, reference.node, fields, below.dtype)
+            single = fit_single(case, layer, data, graph, reference.node, fields, found.dtype)
             if single is not None:
                 check_single(single, reference, inputs[p], outputs[p], error, report, f"{what}, single estimator")
         down, error = reference(lambda node, p=p: node.reconstruct(node.extract(inputs[p])))
@@ -181,49 +181,48 @@ def check_layer(case, layer, data, graph, below, found, fitted, report, name):
     return rebuilt / count, slack / count
 
 
-@dataclass(frozen=True)
-class Single:
-    """A single estimator in the place of a node."""
-
-    estimator: object
-    dtype: np.dtype
-
-
-def single_estimator(case, layer, data, graph, node, fields, dtype):
-    """Fit a single estimator on the fields of a node; None where its interface does not offer the same."""
+def estimator_of(case, layer, children=1):
+    """A single estimator with the parameters of a layer, without its graph."""
     names = ("n_components", *PRESERVING) if case.preserve else ("n_components",)
     params = {name: getattr(layer, name) for name in names} | {"clip_range": case.clip_range}
-    terms, children = layer.terms(), 1 if layer.pca else int(np.prod(layer.field))
+    terms = layer.terms()
     params["expansion"] = list(terms)
     if children > 1 and any("[" in term for term in terms if isinstance(term, str)):
         # Slices count within each child, and a single estimator has only one.
         params["expansion"] = lambda X: expand(terms, X, children)
         params["clip_range"] &= not is_linear(terms)
-    X = np.concatenate([project(node, F, np.float32 if dtype == np.uint8 else dtype) for F in fields])
-    if not layer.shared:
-        kind, options = SINGLE[case.kind], data.fit_params(case)
-        params |= {"graph": case.recipe()} if case.labelled else {"lag": case.lag}
-    elif np.all(graph.w == 1) and graph.gamma.min() > -1e-9:
-        gamma = sp.csr_array(sp.block_diag([np.maximum(graph.gamma, 0)] * len(fields)))
-        kind, options = IGSFA if case.preserve else GSFA, {}
-        params["graph"] = EdgeGraph(gamma, np.tile(graph.v, len(fields)))
-    else:
-        return None
+    params |= {"graph": case.recipe()} if case.labelled else {"lag": case.lag}
+    return SINGLE[case.kind](**params)
+
+
+def fit(estimator, X, **options):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "n_components=.* asked for", UserWarning)
-        return Single(kind(**params).fit(X, **options), X.dtype)
+        return estimator.fit(X, **options)
 
 
-def check_single(single, reference, samples, features, error, report, what):
+def fit_single(case, layer, data, graph, node, fields, dtype):
+    """Fit a single estimator on the fields of a node; None where its interface does not offer the same."""
+    estimator = estimator_of(case, layer, 1 if layer.pca else int(np.prod(layer.field)))
+    X = np.concatenate([project(node, F, dtype) for F in fields])
+    if not layer.shared:
+        return fit(estimator, X, **data.fit_params(case))
+    if np.any(graph.w != 1) or graph.gamma.min() < -1e-9:
+        return None
+    gamma = sp.csr_array(sp.block_diag([np.maximum(graph.gamma, 0)] * len(fields)))
+    params = {name: value for name, value in estimator.get_params(deep=False).items() if name != "lag"}
+    params["graph"] = EdgeGraph(gamma, np.tile(graph.v, len(fields)))
+    return fit((IGSFA if case.preserve else GSFA)(**params), X)
+
+
+def check_single(estimator, reference, samples, features, error, report, what):
     """A network's node, the literal one and a single estimator agree."""
-    eps, estimator = reference.spec.eps, single.estimator
-    n = estimator.n_components_
-    if n == 0:  # nothing varies
-        assert not features.any(), f"{what}: features beyond the rank"
-        return
-    Y = estimator.transform(project(reference.node, samples, single.dtype))
-    assert_columns(Y, features[:, :n], 2 * error[:n], report, what, eps=eps, signs=eps > 1e-10)
+    eps, n = reference.spec.eps, estimator.n_components_
     assert not features[:, n:].any(), f"{what}: features beyond the rank"
+    if n == 0:  # nothing varies
+        return
+    Y = estimator.transform(project(reference.node, samples, features.dtype))
+    assert_columns(Y, features[:, :n], 2 * error[:n], report, what, eps=eps, signs=eps > 1e-10)
     check_deltas(reference, estimator.delta_values_, report, what)
     if reference.spec.weighted and not reference.spec.preserve:
         return  # only layers weigh the inverse of GSFA
@@ -234,6 +233,22 @@ def check_single(single, reference, samples, features, error, report, what):
 def project(node, samples, dtype):
     """What a single estimator sees: the input of the node behind its PCA."""
     return samples if node.axes is None else ((samples - node.center) @ node.axes.T).astype(dtype)
+
+
+def examine_single(case, report):
+    """Check a single estimator."""
+    data, (layer,) = make_data(case), case.layers
+    X, X_new = (samples.reshape(len(samples), -1) for samples in (data.X, data.X_new))
+    center = tuple(X.mean(axis=0) + np.random.default_rng(case.seed).normal(size=X.shape[1])) if case.center else None
+    samples = np.concatenate([X, X_new])
+    with cut(case):
+        estimator = estimator_of(case, layer).set_params(center=center)
+        fit(estimator, X, **data.fit_params(case))
+        reference = Reference([X], dense_graph(case, data), replace(spec_of(case, layer), center=center))
+        n_slow = estimator.n_slow_ if case.preserve else estimator.n_components_
+        if check_decisions(reference, (estimator.rank_, n_slow), report, "single estimator"):
+            exact, error = reference(lambda node: node.extract(samples))
+            check_single(estimator, reference, samples, exact, error, report, "single estimator")
 
 
 # --- a network ---------------------------------------------------------------------------------------------------

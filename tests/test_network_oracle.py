@@ -12,9 +12,10 @@ import os
 from itertools import count
 
 import pytest
-from architectures import cases
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from network_checks import Report, examine
+
+from architectures import cases
+from network_checks import Report, examine, examine_single
 
 ARCHITECTURES = int(os.environ.get("HIGSFA_ARCHITECTURES", "200"))
 SHARDS = 8
@@ -33,8 +34,8 @@ def run(check, strategy, n_examples, number):
 
     def check_once(case):
         if repr(case) not in seen and len(seen) < n_examples:
-            seen.add(repr(case))
             check(case)
+            seen.add(repr(case))
 
     for batch in count(10_000 * number):
         seed(batch)(options(given(strategy)(check_once)))()
@@ -50,6 +51,12 @@ def test_random_networks_follow_the_paper_and_no_way_of_computing_them_changes_a
         examine(case, tmp_path / str(next(numbers)), report)
 
     run(check, cases(), ARCHITECTURES // SHARDS, shard)
+    report.assert_most_was_compared()
+
+
+def test_random_single_estimators_follow_the_paper():
+    report = Report()
+    run(lambda case: examine_single(case, report), cases(single=True), ARCHITECTURES // 2, 98)
     report.assert_most_was_compared()
 
 
