@@ -188,7 +188,7 @@ def encode_tile(
         return False
     assert front is not None
     record, T = front.record, front.record.n_variables
-    chunk = chunk_columns(T, front.kind.itemsize)
+    chunk = min(chunk_columns(T, front.kind.itemsize), max(1, Y.shape[1]))  # no room for samples that are not there
     find_routine("encode_tile", front.kind)(
         byref(record),
         byref(source),

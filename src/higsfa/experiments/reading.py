@@ -167,7 +167,7 @@ def _shipped() -> dict[str, str]:
 def _parsed(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
         raise ExperimentError(f"{name}: not valid TOML: {error}; see docs/experiments.md for an example") from None
     except RecursionError:
         raise ExperimentError(f"{name}: not valid TOML: lists or tables are nested too deeply") from None
