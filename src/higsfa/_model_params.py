@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 from math import isfinite
 from typing import Any
 
@@ -69,7 +68,7 @@ def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[s
 def unpack_params(cls: type, record: Any, tensors: Tensors, prefix: str) -> Any:
     """An object of a known class, with parameters that it accepts."""
     what = f"parameters of {cls.__name__}"
-    names = _names(cls)
+    names = cls._get_param_names()  # type: ignore[attr-defined]
     params = dict(zip(names, members(record, what, *names), strict=True))
     for name, value in params.items():
         if name == "expansion":
@@ -88,12 +87,6 @@ def unpack_params(cls: type, record: Any, tensors: Tensors, prefix: str) -> Any:
     with refusing(what):
         made._validate_params()
     return made
-
-
-@cache
-def _names(cls: Any) -> list[str]:
-    names: list[str] = cls._get_param_names()
-    return names
 
 
 # ---------------------------------------------------------------------- expansions
@@ -180,7 +173,7 @@ def _unpack_recipe(record: Any, tensors: Tensors, prefix: str, depth: int) -> Gr
         return EdgeGraph(edges, _unpack_array(weighted, tensors, f"{prefix}node_weights"))
     if not isinstance(name, str) or name not in RECIPES:
         refuse("graph: unknown recipe")
-    keys = _names(RECIPES[name])
+    keys = RECIPES[name]._get_param_names()
     values = members(record, f"graph {name}", "recipe", *keys)[1:]
     for key, value in zip(keys, values, strict=True):
         if type(value) not in RECIPE_TYPES[key]:
