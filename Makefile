@@ -34,6 +34,7 @@ bench: $(VENV)/.installed-bench  ## Measure where the library stands, about 12 m
 soak: $(VENV)/.installed-dev  ## Compiled code under sanitizers; kill fits 50 times at random moments: resumes must end in the same bits
 	$(PY) tests/sanitizers.py
 	HIGSFA_KILLS=50 $(PY) -m pytest -q tests/scale/test_checkpoints.py -k killed
+	$(PY) tests/soak_fuzz.py
 
 paper-scale: $(VENV)/.installed-plots  ## Train the paper's network on 231,660 images, about 20 minutes on two cores
 	$(PY) benchmarks/paper_scale.py

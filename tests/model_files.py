@@ -1,7 +1,7 @@
 """Model files taken apart, put together again, and loaded while memory and calls are counted."""
 
+import cProfile
 import json
-import sys
 import tracemalloc
 from dataclasses import dataclass
 from typing import Any
@@ -61,23 +61,18 @@ class Count:
 
 def counted(work, *args):
     """Do some work; a documented error is its result, too."""
-    calls = 0
-
-    def count(frame, event, arg):
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
+    profiler = cProfile.Profile()
     tracemalloc.start()
-    sys.setprofile(count)
+    profiler.enable()
     try:
         result = work(*args)
     except ModelFileError as error:
         result = error
     finally:
-        sys.setprofile(None)
+        profiler.disable()
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    return Count(result, peak, calls)
+    return Count(result, peak, sum(entry.callcount for entry in profiler.getstats()))
 
 
 def attempt(data, path):

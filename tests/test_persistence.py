@@ -847,16 +847,19 @@ def test_grids_are_counted_before_any_field_is_listed(changes, message, files, t
     assert message in refused(data, tmp_path / "model")
 
 
-def one_layer(files, n_nodes, n_inputs, *, n_components=1, expansion="identity", shared=False, n_layers=1):
-    """A file of a network of `n_layers` equal layers, whose nodes see one channel each and make one feature each."""
+def network_file(
+    files, n_inputs, *, field=1, n_slow=1, n_components=None, expansion="identity", shared=True, n_layers=1
+):
+    """A file of a network of equal layers, whose nodes see some neighbours and make slow features of ones."""
     layer = inner_header(files["1d"])["trained"][0]
-    layer |= {"field": [1], "stride": [1], "expansion": expansion, "clipped": False, "shared": shared}
-    layer["options"] |= {"n_components": n_components}
-    n, size = 1 if shared else n_nodes, parse_expansion(expansion).size(1)
-    arrays = dict.fromkeys(("center", "decode_offset", "delta_values"), np.ones((n, 1)))
-    arrays |= {"slow": np.ones((n, size)), "nodes": sizes(n, n_slow=1, n_components=1, rank=1, n_deltas=1)}
-    arrays |= dict.fromkeys(("slow_offset", "decoder", "output_mean"), np.ones(n))
-    arrays |= {"rest_inputs": np.zeros((0, 1)), "rest_slow": np.zeros(0), "rest_offset": np.zeros(0)}
+    layer |= {"field": [field], "stride": [1], "expansion": expansion, "clipped": False, "shared": shared}
+    layer["options"] |= {"n_components": n_components or n_slow}
+    n, J, size = 1 if shared else n_inputs - field + 1, n_slow, parse_expansion(expansion).size(1, field)
+    arrays = dict.fromkeys(("center", "decode_offset"), np.ones((n, field)))
+    arrays |= {"slow": np.ones((n * J, size)), "delta_values": np.ones((n, J)), "decoder": np.ones(n * J * field)}
+    arrays |= {"nodes": sizes(n, n_slow=J, n_components=J, rank=J, n_deltas=J)}
+    arrays |= dict.fromkeys(("slow_offset", "output_mean"), np.ones(n * J))
+    arrays |= {"rest_inputs": np.zeros((0, field)), "rest_slow": np.zeros(0), "rest_offset": np.zeros(0)}
     named = {f"layers__{k}__{name}": array for k in range(n_layers) for name, array in arrays.items()}
     gone = {key.replace(".", "__"): None for key in safetensors.numpy.load(files["1d"])}
     return rebuilt(files["1d"], {"input_shape": [n_inputs], "trained": [layer] * n_layers}, **(gone | named))
@@ -864,7 +867,7 @@ def one_layer(files, n_nodes, n_inputs, *, n_components=1, expansion="identity",
 
 def test_very_many_nodes_are_loaded_and_shown_without_making_any(files, tmp_path):
     n = 50_000
-    model = accepted(one_layer(files, n, n), tmp_path / "model")
+    model = accepted(network_file(files, n, shared=False), tmp_path / "model")
     assert model.n_components_ == n
     assert (model.layers_[0].delta_values == 1).all()
     shown = counted(str, model)
@@ -875,19 +878,33 @@ def test_very_many_nodes_are_loaded_and_shown_without_making_any(files, tmp_path
     assert names.calls < 5 * n
 
 
-def test_a_shared_node_may_be_used_in_proportion_to_the_input(files, tmp_path):
+@pytest.mark.parametrize(
+    ("good", "too_much"),
+    [
+        ({}, {"n_components": 1000}),
+        ({"n_layers": 7}, {"n_layers": 8}),
+        ({"expansion": "|".join(["identity"] * 14)}, {"expansion": "|".join(["identity"] * 15)}),
+        ({"field": 8, "n_slow": 90}, {"field": 8, "n_slow": 120}),
+    ],
+)
+def test_a_shared_node_may_be_used_in_proportion_to_the_input(good, too_much, files, tmp_path):
     n = 10_000
-    model = accepted(one_layer(files, n, n, shared=True), tmp_path / "model")
-    assert np.array_equal(model.transform(np.ones((1, n))), np.ones((1, n)))
-    many = " | ".join(["identity"] * 300)
-    accepted(one_layer(files, n, n, shared=True, expansion=many), tmp_path / "model")
-    accepted(one_layer(files, n, n, shared=True, n_layers=20), tmp_path / "model")
-    data = one_layer(files, n, n, shared=True, n_layers=40, expansion=many)
-    assert "too many multiplications" in refused(data, tmp_path / "model")
+    if "field" in good:
+        good, too_much = good | {"expansion": "polynomial5"}, too_much | {"expansion": "polynomial5"}
+    model = accepted(network_file(files, n, **good), tmp_path / "model")
+    if not good:
+        assert np.array_equal(model.transform(np.ones((1, n))), np.ones((1, n)))
+    message = refused(network_file(files, n, **too_much), tmp_path / "model")
+    assert ("too many outputs" if "n_components" in too_much else "too much work") in message
+
+
+def test_what_nobody_uses_is_not_counted(files, tmp_path):
+    terms = "|".join(["identity"] * 15)
+    accepted(network_file(files, 10_000, n_slow=0, n_components=1, expansion=terms), tmp_path / "model")
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_outputs_that_no_node_makes_are_limited(shared, files, tmp_path):
-    accepted(one_layer(files, 10, 10, n_components=10_000, shared=shared), tmp_path / "model")
-    message = refused(one_layer(files, 10, 10, n_components=200_000, shared=shared), tmp_path / "model")
+    accepted(network_file(files, 10, n_components=100_000, shared=shared), tmp_path / "model")
+    message = refused(network_file(files, 10, n_components=106_000, shared=shared), tmp_path / "model")
     assert "too many outputs" in message

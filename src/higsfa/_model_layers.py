@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from higsfa._model_file import MAX_DIGITS, Arrays, Tensors, listed, members, refuse, truth, whole
-from higsfa._model_nodes import MAX_VALUES, NodeShape, pack_nodes, unpack_nodes
+from higsfa._model_nodes import MAX_VALUES, NodeShape, StoredNodes, pack_nodes, unpack_nodes
 from higsfa._model_params import expansion_text, plain, read_expansion, typed
 from higsfa.core.fields import Fields
 from higsfa.core.solvers import NodeOptions
@@ -14,10 +14,10 @@ from higsfa.training.layers import LayerPlan, TrainedLayer
 
 NUMBERS, MOST_NUMBERS, NUMBERS_PER_INPUT = 2**20, 2**26, 128
 """Numbers that go in and out of all nodes for one sample: so many, and some more for each number of the sample."""
-WORK, WORK_PER_BYTE, WORK_PER_INPUT = 2**28, 32, 2**13
+WORK, WORK_PER_BYTE, WORK_PER_INPUT = 2**28, 32, 2**17
 """Multiplications for one sample: so many, and some more for each byte of the file and each number of the sample."""
-FIELD_WORK = 1000
-"""Calling a node for one field costs as much as so many multiplications."""
+CALL_WORK = 10_000
+"""Calling a node for one field, or a term of its expansion, takes as long as so many multiplications."""
 POSITION_BYTES = 40
 """Memory of one position of a field on one axis of a grid."""
 OPTION_TYPES: dict[str, tuple[type, ...]] = {
@@ -66,11 +66,12 @@ class Effort:
         if self._numbers < 0:
             refuse("the fields of its layers overlap too much, or have too many outputs, for an input of this size")
 
-    def add_work(self, n_fields: int, n_stored: int, *, shared: bool) -> None:
-        """Count multiplications of a layer whose nodes store so many numbers."""
-        self._work -= FIELD_WORK * n_fields + n_stored * (n_fields if shared else 1)
+    def add_work(self, plan: LayerPlan, nodes: StoredNodes) -> None:
+        """Count what the nodes of a layer do."""
+        n_fields, n_terms = plan.fields.n_nodes, len(plan.expansion.terms) if nodes.expand else 0
+        self._work -= CALL_WORK * n_fields * (1 + n_terms) + nodes.n_stored * (n_fields if plan.shared else 1)
         if self._work < 0:
-            refuse("its layers take too many multiplications for an input and a file of this size")
+            refuse("its layers take too much work for an input and a file of this size")
 
 
 class StoredLayer(TrainedLayer):
@@ -100,7 +101,7 @@ def unpack_layer(
     n_raw = None if plan.pca is None else plan.n_raw
     shape = NodeShape(plan.expansion, plan.children, plan.n_inputs, n_raw, truth(clipped, f"{prefix}clipped"))
     nodes = unpack_nodes(tensors, prefix, shape, 1 if plan.shared else n_nodes, plan.n_components)
-    effort.add_work(n_nodes, nodes.n_stored, shared=plan.shared)
+    effort.add_work(plan, nodes)
     return StoredLayer(plan, nodes)  # type: ignore[arg-type]
 
 

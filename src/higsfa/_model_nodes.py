@@ -114,6 +114,11 @@ class StoredNodes(Sequence[Node]):
         """Numbers of all nodes."""
         return sum(array.size for array in self._arrays.values())
 
+    @property
+    def expand(self) -> bool:
+        """Whether any of them has slow features, for which it expands its input."""
+        return bool(self._slow[-1])
+
     def table(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """J, rank and Delta values of all nodes; none of them is made for that."""
         sizes, deltas = self._arrays["nodes"], self._arrays["delta_values"]

@@ -238,7 +238,7 @@ def encode_tile(encoder: Encoder | None, raw: Raw, Y: Array) -> bool:
     if Y.dtype != front.kind or len(Y) < J + K:
         raise ValueError(f"features need {J + K} rows of {front.kind}, got {len(Y)} of {Y.dtype}")
     record = front.record
-    chunk = chunk_columns(record.n_variables, front.kind.itemsize)
+    chunk = min(chunk_columns(record.n_variables, front.kind.itemsize), max(1, n))  # no room for absent samples
     scratch = front.scratch(record.n_raw + record.n_inputs + J + record.n_variables, chunk)
     F, f, G, k = encoder.addresses
     find_routine("encode_tile", front.kind)(
