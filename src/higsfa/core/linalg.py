@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.blas import mirror
-from higsfa.core.lapack import eigenpairs, eigenvalues
+from higsfa.core.lapack import back_substitute, eigenpairs, eigenvalues, reduce_pair
 
 Floats = NDArray[np.float64]
 
@@ -53,16 +53,18 @@ class Pencil:
         """`noise` is the variance of white noise (Delta 2), added to the standardised variables after the rank cut."""
         self._used = np.flatnonzero(scale > 0)
         self._inverse = 1.0 / scale[self._used]
-        self._n_variables, self.rank = len(C), len(self._used)
+        self._n_variables = len(C)
         C, A = self._standardised(C), self._standardised(A)
         self._whitening = _whitening(C, tolerance, noise)
         C.flat[:: len(C) + 1] += noise
         A.flat[:: len(A) + 1] += 2.0 * noise
-        self._A, self._C = A, C if self._whitening is None else None
-        if self._whitening is not None:
+        if self._whitening is None:
+            self._factor = np.asarray(np.linalg.cholesky(C), np.float64)
+            self._reduced = reduce_pair(A, self._factor)
+        else:
             mirror(A)
-            self._A = self._whitening.T @ A @ self._whitening
-            self.rank = len(self._A)
+            self._reduced = self._whitening.T @ A @ self._whitening
+        self.rank = len(self._reduced)
 
     def _standardised(self, M: Floats) -> Floats:
         if len(self._used) < len(M):
@@ -75,15 +77,15 @@ class Pencil:
 
     def values(self) -> Floats:
         """All eigenvalues, ascending."""
-        return eigenvalues(self._A, self._C)
+        return eigenvalues(self._reduced)
 
     def pairs(self, n: int) -> tuple[Floats, Floats]:
         """The n smallest eigenvalues, or as many as there are, and eigenvectors, as columns B.
 
         B^T C B = 1, C with the noise.
         """
-        values, columns = eigenpairs(self._A, 0, min(n, self.rank), self._C)
-        columns = columns if self._whitening is None else self._whitening @ columns
+        values, U = eigenpairs(self._reduced, 0, min(n, self.rank))
+        columns = back_substitute(self._factor, U) if self._whitening is None else self._whitening @ U
         B = np.zeros((self._n_variables, len(values)))
         B[self._used] = columns * self._inverse[:, None]
         return values, B
