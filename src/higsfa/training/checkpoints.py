@@ -12,8 +12,11 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +31,24 @@ from higsfa._model_file import (
     open_tensors,
     parse_json,
     read_header,
+    refuse,
     serialize,
 )
 from higsfa._model_nodes import NodeShape, pack_nodes, unpack_nodes
+from higsfa.core._expansion_terms import Function, Term
 from higsfa.core.graph import TrainingGraph
 from higsfa.core.nodes import Node
-from higsfa.core.statistics import Sums, zero_for
-from higsfa.core.tiles import Plan
+from higsfa.core.statistics import Sums, Tree, zero_for
+from higsfa.training.features import Schedule
+from higsfa.training.identity import UnknownIdentity, identify
 from higsfa.training.layers import LayerPlan, TrainedLayer
 
-PROTOCOL = 1
+PROTOCOL = 2
 INTERVAL = 60.0
 """Seconds between checkpoints within a pass."""
 Key = dict[str, str]
+Knot = tuple[int, int]
+"""Of the tree that merges sums: level and number."""
 
 
 class CheckpointError(ValueError):
@@ -61,13 +69,13 @@ class Checkpoint:
     folder: Path
     key: Key
     interval: float = field(default_factory=lambda: INTERVAL)
-    _last: float = field(default_factory=time.monotonic)
+    _last: float = field(default_factory=lambda: time.monotonic())
 
     def open(self) -> None:
         """Start a new folder, or check that the one that is there belongs to this fit."""
         self.folder.mkdir(parents=True, exist_ok=True)
         manifest = self.folder / "manifest.json"
-        if manifest.exists():
+        if os.path.lexists(manifest):
             self._compare(manifest)
             return
         if any(self.folder.glob("layer*.safetensors")):
@@ -101,12 +109,12 @@ class Checkpoint:
     def load_layer(self, k: int, plan: LayerPlan) -> TrainedLayer | None:
         """A finished layer, if there is one."""
         n_nodes = 1 if plan.shared else plan.fields.n_nodes
-        found = self._read(self._layer_file(k), plan, n_nodes)
-        return None if found is None else TrainedLayer(plan, tuple(found[1]))
+        nodes = self._read_nodes(self._layer_file(k), k, plan, n_nodes)
+        return TrainedLayer(plan, tuple(nodes.values())) if nodes else None
 
     def save_layer(self, k: int, layer: TrainedLayer) -> None:
         """Write a finished layer, and remove what was written within it."""
-        self._write_nodes(self._layer_file(k), layer.nodes, list(range(len(layer.nodes))))
+        self._write_nodes(self._layer_file(k), k, layer.nodes, list(range(len(layer.nodes))))
         for part in self.folder.glob(f"layer{k + 1}-*.safetensors"):
             part.unlink(missing_ok=True)
 
@@ -114,115 +122,169 @@ class Checkpoint:
         """Finished nodes of a layer that was being trained."""
         nodes: dict[int, Node] = {}
         for path in sorted(self.folder.glob(f"layer{k + 1}-nodes-*.safetensors")):
-            found = self._read(path, plan, None)
-            if found is not None:
-                nodes.update(zip(found[0], found[1], strict=True))
+            nodes |= self._read_nodes(path, k, plan, None)
         return nodes
 
     def save_nodes(self, k: int, nodes: dict[int, Node]) -> None:
         """Write some more finished nodes."""
-        if nodes:
-            numbers = sorted(nodes)
-            path = self.folder / f"layer{k + 1}-nodes-{numbers[0]:06d}-{len(nodes)}.safetensors"
-            self._write_nodes(path, [nodes[p] for p in numbers], numbers)
+        numbers = sorted(nodes)
+        path = self.folder / f"layer{k + 1}-nodes-{numbers[0]:06d}-{len(nodes)}.safetensors"
+        self._write_nodes(path, k, [nodes[p] for p in numbers], numbers)
         self._last = time.monotonic()
 
     def _layer_file(self, k: int) -> Path:
         return self.folder / f"layer{k + 1}.safetensors"
 
-    def _write_nodes(self, path: Path, nodes: Sequence[Node], numbers: list[int]) -> None:
+    def _write_nodes(self, path: Path, k: int, nodes: Sequence[Node], numbers: list[int]) -> None:
         arrays: dict[str, NDArray[Any]] = {}
         pack_nodes(nodes, arrays, "")
         arrays["numbers"] = np.array(numbers, dtype=np.int64)
-        clipped = nodes[0].frontend.low is not None
-        write_atomically(path, serialize({"format": "higsfa-checkpoint", "clipped": clipped}, arrays))
+        self._write(path, k, arrays)
 
-    def _read(self, path: Path, plan: LayerPlan, n_nodes: int | None) -> tuple[list[int], list[Node]] | None:
-        opened = self._open(path)
-        if opened is None:
-            return None
-        with opened[2]:
-            header, tensors, _ = opened
-            try:
-                numbers = tensors.take("numbers", "I64", (n_nodes,)).tolist()
-                n_raw = None if plan.pca is None else plan.n_raw
-                clipped = bool(header.get("clipped"))
-                shape = NodeShape(plan.expansion, plan.children, plan.n_inputs, n_raw, clipped)
-                nodes = list(unpack_nodes(tensors, "", shape, len(numbers), plan.n_components))
-                tensors.finish()
-            except ModelFileError as error:
-                raise CheckpointError(f"checkpoint: {path} cannot be read: {error}") from None
-        if not all(0 <= p < plan.fields.n_nodes for p in numbers):
-            raise CheckpointError(f"checkpoint: {path} holds nodes that the layer does not have")
-        return numbers, nodes
-
-    def _open(self, path: Path) -> tuple[dict[str, Any], Tensors, Any] | None:
-        if not path.exists():
-            return None
-        try:
-            file = open_regular(path)
-        except ValueError as error:
-            raise CheckpointError(f"checkpoint: {error}") from None
-        try:
-            size = os.fstat(file.fileno()).st_size
-            header, listing, start = read_header(file, size)
-            return header, open_tensors(file, size, listing, start), file
-        except ModelFileError as error:
-            file.close()
-            raise CheckpointError(f"checkpoint: {path} cannot be read: {error}") from None
+    def _read_nodes(self, path: Path, k: int, plan: LayerPlan, n_nodes: int | None) -> dict[int, Node]:
+        """Nodes by number; all of them if `n_nodes` is given, otherwise some."""
+        if not os.path.lexists(path):
+            return {}
+        with self._reading(path, k) as (tensors, _):
+            numbers = tensors.take("numbers", "I64", (n_nodes,)).tolist()
+            if any(a >= b for a, b in pairwise([-1, *numbers, plan.fields.n_nodes])):
+                refuse(f"its nodes {numbers!s:.100} are not some of {plan.fields.n_nodes}, in ascending order")
+            n_raw = None if plan.pca is None else plan.n_raw
+            clipped = plan.clip_range and not plan.expansion.is_linear
+            shape = NodeShape(plan.expansion, plan.children, plan.n_inputs, n_raw, clipped)
+            nodes = unpack_nodes(tensors, "", shape, len(numbers), plan.n_components)
+        return dict(zip(numbers, nodes, strict=True))
 
     # ------------------------------------------------------------------ sums
 
-    def save_sums(self, k: int, first_node: int, next_block: int, trees: list[dict[tuple[int, int], Sums]]) -> None:
+    def save_sums(self, k: int, place: SumsPlace, next_block: int, trees: list[dict[Knot, Sums]]) -> None:
         """Write the sums of nodes that are being gathered side by side, up to a block."""
-        keys = sorted(trees[0])
+        knots = sorted(trees[0])
         arrays: dict[str, NDArray[Any]] = {
-            "place": np.array([first_node, next_block, len(trees)], dtype=np.int64),
-            "keys": np.array(keys, dtype=np.int64).reshape(len(keys), 2),
+            "place": np.array([place.first_node, next_block, place.n_nodes], dtype=np.int64),
+            "keys": np.array(knots, dtype=np.int64).reshape(len(knots), 2),
         }
-        for i, key in enumerate(keys):
+        for i, knot in enumerate(knots):
             for name in _PARTS:
-                values = [getattr(tree[key], name) for tree in trees]
+                values = [getattr(tree[knot], name) for tree in trees]
                 if values[0] is not None:
                     arrays[f"{i}.{name}"] = np.stack([np.asarray(value, dtype=np.float64) for value in values])
-        write_atomically(self._sums_file(k), serialize({"format": "higsfa-checkpoint"}, arrays))
+        self._write(self._sums_file(k), k, arrays, inputs=place.inputs)
         self._last = time.monotonic()
 
-    def load_sums(
-        self, k: int, first_node: int, sizes: list[tuple[int, int]], plan: Any
-    ) -> tuple[int, list[dict[tuple[int, int], Sums]]] | None:
-        """Sums of the nodes from `first_node` on, and the block to go on with; None if there are none.
-
-        `sizes` are the numbers of inputs and variables of these nodes, all the same within a layer.
-        """
-        opened = self._open(self._sums_file(k))
-        if opened is None:
+    def load_sums(self, k: int, place: SumsPlace) -> tuple[int, list[dict[Knot, Sums]]] | None:
+        """Sums of these nodes, and the block to go on with; None if there are none of them."""
+        path = self._sums_file(k)
+        if not os.path.lexists(path):
             return None
-        with opened[2]:
-            tensors = opened[1]
-            try:
-                start, block, n = tensors.take("place", "I64", (3,)).tolist()
-                if start != first_node or n != len(sizes):
-                    return None
-                keys = [tuple(key) for key in tensors.take("keys", "I64", (None, 2)).tolist()]
-                empty = zero_for(plan, *sizes[0])
-                trees: list[dict[tuple[int, int], Sums]] = [{} for _ in range(n)]
-                for i, key in enumerate(keys):
-                    parts = {}
-                    for name in _PARTS:
-                        value = getattr(empty, name)
-                        if value is not None:
-                            shape = (n, *np.shape(value))
-                            parts[name] = tensors.take_any(f"{i}.{name}", "F64", shape)
-                    for p, tree in enumerate(trees):
-                        tree[key] = _sums(empty.n_channels, {name: value[p] for name, value in parts.items()})
-                tensors.finish()
-            except ModelFileError as error:
-                raise CheckpointError(f"checkpoint: {self._sums_file(k)} cannot be read: {error}") from None
+        with self._reading(path, k, whole=False) as (tensors, header):
+            first_node, block, n = tensors.take("place", "I64", (3,)).tolist()
+            if (first_node, n) != (place.first_node, place.n_nodes):
+                return None  # of other nodes, which were gathered side by side before
+            if header.get("inputs") != place.inputs:
+                warnings.warn(
+                    f"checkpoint: the sums in {path} were gathered over other inputs than the layers below give now, "
+                    "as on another processor; they are gathered again",
+                    stacklevel=2,
+                )
+                return None
+            expected = place.waiting(block)
+            knots = [tuple(knot) for knot in tensors.take("keys", "I64", (None, 2)).tolist()]
+            if not expected or knots != sorted(expected):
+                refuse(f"its sums {knots!s:.100} are not those of the first {block} of {place.n_blocks} blocks")
+            trees: list[dict[Knot, Sums]] = [{} for _ in range(n)]
+            for i, knot in enumerate(knots):
+                parts = {
+                    name: tensors.take_any(f"{i}.{name}", "F64", (n, *np.shape(getattr(place.empty, name))))
+                    for name in _PARTS
+                    if getattr(place.empty, name) is not None
+                }
+                if not np.allclose(parts["weights"], expected[knot], rtol=1e-9, atol=0):
+                    refuse(f"its sums {knot} do not have the weights of their blocks")
+                for p, tree in enumerate(trees):
+                    tree[knot] = _sums(place.empty.n_channels, {name: value[p] for name, value in parts.items()})
+            tensors.finish()
         return block, trees
 
     def _sums_file(self, k: int) -> Path:
         return self.folder / f"layer{k + 1}-sums.safetensors"
+
+    # ------------------------------------------------------------------ files
+
+    def _about(self, k: int) -> dict[str, Any]:
+        """What every file of a layer says of itself, so that it is not taken for another one."""
+        fit = hashlib.sha256(json.dumps(self.key, sort_keys=True).encode()).hexdigest()[:16]
+        return {"format": "higsfa-checkpoint", "fit": fit, "layer": k + 1}
+
+    def _write(self, path: Path, k: int, arrays: dict[str, NDArray[Any]], **more: str) -> None:
+        write_atomically(path, serialize({**self._about(k), **more}, arrays))
+
+    @contextmanager
+    def _reading(self, path: Path, k: int, *, whole: bool = True) -> Iterator[tuple[Tensors, dict[str, Any]]]:
+        """The arrays and the header of a file, of which all must be taken if it is to be read whole."""
+        try:
+            with open_regular(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                header, listing, start = read_header(file, size)
+                about = self._about(k)
+                if {name: header.get(name) for name in about} != about:
+                    refuse("it is of another fit or another layer")
+                tensors = open_tensors(file, size, listing, start)
+                yield tensors, header
+                if whole:
+                    tensors.finish()
+        except ValueError as error:  # ModelFileError is one
+            raise CheckpointError(
+                f"checkpoint: {path} cannot be read: {error}; use another folder, or remove this file to train again "
+                "what it holds"
+            ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class SumsPlace:
+    """Which sums are gathered: of which nodes, over which blocks, of what.
+
+    Attributes
+    ----------
+    first_node, n_nodes : nodes that are gathered side by side.
+    schedule : blocks and tiles.
+    empty : sums of one node over no samples.
+    inputs : fingerprint of the nodes' frontends and shifts.
+    """
+
+    first_node: int
+    n_nodes: int
+    schedule: Schedule
+    empty: Sums
+    inputs: str
+
+    @classmethod
+    def of(cls, first_node: int, gatherings: Sequence[Any], schedule: Schedule) -> SumsPlace:
+        sha = hashlib.sha256()
+        for gathering in gatherings:
+            frontend = gathering.frontend
+            projection = () if frontend.projection is None else (frontend.projection.matrix, frontend.projection.mean)
+            for array in (frontend.center, gathering.shift, *projection):
+                sha.update(np.ascontiguousarray(array).tobytes())
+        frontend = gatherings[0].frontend
+        empty = zero_for(schedule.plan, frontend.n_inputs, frontend.n_variables)
+        return cls(first_node, len(gatherings), schedule, empty, sha.hexdigest()[:16])
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.schedule.blocks)
+
+    def waiting(self, next_block: int) -> dict[Knot, NDArray[np.float64]]:
+        """The sums that wait in the tree after the blocks before `next_block`, by their weights; none if out of range.
+
+        Found from the plan alone, in the way of the sums themselves.
+        """
+        tree = Tree(np.add)
+        if 0 < next_block <= self.n_blocks:
+            for block, tiles in enumerate(self.schedule.blocks[:next_block]):
+                if tiles:
+                    tree.add(block, np.sum([tile.selector @ tile.lengths for tile in tiles], axis=0))
+        return tree.waiting
 
 
 _PARTS = ("weights", "first", "second", "edges", "low", "high", "edge_weight")
@@ -240,12 +302,26 @@ def fit_key(fingerprint: str, graph: TrainingGraph, plans: list[LayerPlan], dtyp
     key["number of layers"] = str(len(plans))
     for number, plan in enumerate(plans, 1):
         fields = plan.fields
+        expansion = " | ".join(_term(term, number) for term in plan.expansion.terms)
         key[f"layer {number}"] = (
             f"grid {fields.grid}, field {fields.field}, stride {fields.stride}, pad {fields.pad}, width {plan.width}, "
-            f"expansion {plan.expansion}, pca {plan.pca}, shared {plan.shared}, clip_range {plan.clip_range}, "
+            f"expansion {expansion}, pca {plan.pca}, shared {plan.shared}, clip_range {plan.clip_range}, "
             f"{plan.options}"
         )
     return key
+
+
+def _term(term: Term, number: int) -> str:
+    """A term of an expansion; functions that differ have different texts."""
+    if not isinstance(term, Function):
+        return str(term)
+    try:
+        return f"{term} {identify(term.func)}"
+    except UnknownIdentity as error:
+        raise CheckpointError(
+            f"checkpoint: the expansion {term} of layer {number} cannot be told from others after an interruption, "
+            f"because {error}; write it as a function of arrays and plain values, or fit without checkpoint"
+        ) from None
 
 
 def _hash_of_graph(graph: TrainingGraph) -> str:
@@ -262,8 +338,8 @@ def _hash_of_graph(graph: TrainingGraph) -> str:
 class LayerStore:
     """What one layer leaves in a checkpoint while it is being trained."""
 
-    def __init__(self, checkpoint: Checkpoint, k: int, layer: LayerPlan, plan: Plan) -> None:
-        self._checkpoint, self._k, self._layer, self._plan = checkpoint, k, layer, plan
+    def __init__(self, checkpoint: Checkpoint, k: int, layer: LayerPlan, schedule: Schedule) -> None:
+        self._checkpoint, self._k, self._layer, self._schedule = checkpoint, k, layer, schedule
         self._fresh: dict[int, Node] = {}
         self._lock = threading.Lock()
 
@@ -281,8 +357,7 @@ class LayerStore:
 
     def resume(self, first_node: int, gatherings: Sequence[Any]) -> int:
         """Restore the sums of nodes that are gathered side by side; returns the block to go on with."""
-        sizes = [(g.frontend.n_inputs, g.frontend.n_variables) for g in gatherings]
-        found = self._checkpoint.load_sums(self._k, first_node, sizes, self._plan)
+        found = self._checkpoint.load_sums(self._k, SumsPlace.of(first_node, gatherings, self._schedule))
         if found is None:
             return 0
         block, trees = found
@@ -293,4 +368,5 @@ class LayerStore:
     def after_block(self, first_node: int, next_block: int, gatherings: Sequence[Any]) -> None:
         """A block has been added to all nodes; written when it is time."""
         if self._checkpoint.due():
-            self._checkpoint.save_sums(self._k, first_node, next_block, [dict(g.waiting) for g in gatherings])
+            place = SumsPlace.of(first_node, gatherings, self._schedule)
+            self._checkpoint.save_sums(self._k, place, next_block, [g.waiting for g in gatherings])

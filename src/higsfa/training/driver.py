@@ -256,7 +256,7 @@ def _train_layers(
         known = None if checkpoint is None else checkpoint.load_layer(k, plan)
         if known is None:
             features.fill()
-            store = None if checkpoint is None else LayerStore(checkpoint, k, plan, schedule.plan)
+            store = None if checkpoint is None else LayerStore(checkpoint, k, plan, schedule)
             layer, features = train_layer(
                 ThreadGathering(plan, features, schedule, dtype, run, share.nodes_at_once, on_node, store), means, shelf
             )

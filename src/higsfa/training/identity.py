@@ -116,7 +116,7 @@ class _Walk:
         if _is_installed(module.__name__):
             return _hash("module", module.__name__, _version(module.__name__))
         try:
-            text = Path(str(module.__file__)).read_bytes()
+            text = Path(str(getattr(module, "__file__", None))).read_bytes()
         except OSError:
             raise UnknownIdentity(f"it uses the module {module.__name__}, whose text cannot be read") from None
         taken = {
