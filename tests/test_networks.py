@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from higsfa import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, Layer
+from higsfa import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, Layer, sources
 from higsfa.core import tiles
 from higsfa.core.edges import SparseEdges
 from higsfa.core.graph import Part, TrainingGraph
@@ -911,8 +911,12 @@ def test_images_with_nan_or_infinity_are_refused_by_name(kind, bottom, dtype, va
 def test_numbers_too_large_for_their_type_are_refused():
     X, labels = make_images(100, (8, 8))
     network = HiGSFA([Layer((4, 4), n_components=3), Layer((2, 2), n_components=3)], graph="serial")
+    with pytest.raises(ValueError, match=r"too large for float64.*scale X down"):
+        network.fit(1e200 * X, labels["age"])
+    late = X.astype(np.float32)
+    late[70] *= 1e30  # a first look at some samples does not see it
     with pytest.raises(ValueError, match=r"too large for float32.*float64"):
-        network.fit((1e30 * X).astype(np.float32), labels["age"])
+        network.fit(sources.array(late)[np.arange(100)], labels["age"])
     assert np.isfinite(network.fit(1e30 * X, labels["age"]).transform(1e30 * X)).all()
 
 

@@ -242,6 +242,12 @@ class Node(_Cast):
         return len(self.slow) + len(self.rest_inputs)
 
     @cached_property
+    def fits_single(self) -> bool:
+        """Whether single precision holds the expanded variables: their weights are about one over their size."""
+        weights = np.max(np.abs(self.slow), axis=0, initial=0.0)
+        return not np.any((weights > 0) & ((weights < 1e-15) | (weights > 1e15)))
+
+    @cached_property
     def rest(self) -> Floats:
         """G and H side by side."""
         return np.hstack([self.rest_inputs, self.rest_slow])

@@ -24,7 +24,9 @@ from higsfa.estimators._validation import (
     is_dask,
     product_dtype,
     report_not_finite,
+    rounding,
     stretches,
+    working_dtype,
 )
 from higsfa.training.gathered import Origin, Setting, Statistics
 from higsfa.training.passes import Reader, column_means
@@ -73,10 +75,11 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             all_deltas=True,
         )
 
-    def _setting(self, n_features: int, dtype: np.dtype[Any], center: NDArray[Any]) -> Setting:
+    def _setting(self, X: Source, dtype: np.dtype[Any], center: NDArray[Any]) -> Setting:
+        n_features = int(np.prod(X.shape))
         frontend = Frontend(as_expansion(self.expansion), 1, n_features, center)
         frontend.n_expanded  # noqa: B018  a slice that does not fit is an error before anything is read
-        return Setting(frontend, dtype)
+        return Setting(frontend, dtype, rounding(X.dtype))
 
     def _given_center(self, n_features: int) -> NDArray[np.float64] | None:
         """The centre if it is known before the data are: given, or 0 where the expansion is linear."""
@@ -87,9 +90,8 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             return np.asarray(center)
         return np.zeros(n_features) if as_expansion(self.expansion).is_linear else None
 
-    def _centered_setting(self, X: Source, read: Reader, weights: NDArray[np.float64]) -> Setting:
-        """Fix centre and precision for data that are all at hand."""
-        dtype = product_dtype(X.dtype)
+    def _centered_setting(self, X: Source, read: Reader, dtype: np.dtype[Any], weights: NDArray[np.float64]) -> Setting:
+        """Fix the centre for data that are all at hand."""
         n_features = int(np.prod(X.shape))
         as_expansion(self.expansion).size(n_features)
         center = self._given_center(n_features)
@@ -97,15 +99,25 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             center = column_means(read, len(X), n_features, weights, dtype.itemsize)
             if not np.all(np.isfinite(center)):
                 report_not_finite(self, X)
-        return self._setting(n_features, dtype, center)
+        return self._setting(X, dtype, center)
 
-    def _reader(self, X: Source) -> Reader:
-        return flat_reader(X, product_dtype(X.dtype))
+    def _reader(self, X: Source) -> tuple[Reader, np.dtype[Any]]:
+        """Samples in the precision of the products, and that precision."""
+        dtype = working_dtype(X, [as_expansion(self.expansion)])
+        return flat_reader(X, dtype), dtype
 
     def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
         """Solve and set the fitted attributes."""
         if X is not None and not np.all(np.isfinite(np.einsum("kii->ki", statistics.sums.second))):
             report_not_finite(self, X)
+        n_vanished = statistics.n_vanished()
+        if n_vanished:
+            warnings.warn(
+                f"X: {n_vanished} of {statistics.frontend.n_variables} variables are so small that their "
+                "squares vanish in single precision, so they count as constant: scale X up, or pass it as float64",
+                UserWarning,
+                stacklevel=3,
+            )
         node = statistics.solve(self._options(), clip_range=bool(self.clip_range))
         asked = self.n_components
         if asked is not None and node.n_components < asked:
@@ -173,8 +185,9 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         X = check_data(self, X, reset=False, min_samples=0)
         dtype = product_dtype(X.dtype)
         out = check_out(out, (len(X), self._node.n_components), dtype)
-        for rows, part in stretches(X, 4 * tile_rows(self._node.frontend.n_variables, dtype.itemsize)):
-            flat = part.reshape(len(part), -1).astype(dtype, copy=False)
+        work = dtype if self._node.fits_single else np.dtype(np.float64)
+        for rows, part in stretches(X, 4 * tile_rows(self._node.frontend.n_variables, work.itemsize)):
+            flat = part.reshape(len(part), -1).astype(work, copy=False)
             out[rows] = self._node.encode(flat.T).T
         return out
 

@@ -13,7 +13,7 @@ from higsfa.core.build import NotEnoughData
 from higsfa.core.labels import as_labels, find_classes, label_names, pick_label
 from higsfa.estimators._base import NodeEstimator
 from higsfa.estimators._sequence import _expands_exactly
-from higsfa.estimators._validation import check_data, check_left_out, product_dtype, unchanged_on_error
+from higsfa.estimators._validation import check_data, check_left_out, unchanged_on_error
 from higsfa.graphs import AutoGraph, ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
 from higsfa.training.gathered import (
     MAX_CLASS_CHANNELS,
@@ -66,7 +66,7 @@ class LabelledEstimator(NodeEstimator):
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
             y = as_labels(y)
-            read = self._reader(X)
+            read, dtype = self._reader(X)
             if isinstance(graph, TrainingGraph):
                 built, origin = graph, BUILT_BEFOREHAND
             else:
@@ -78,7 +78,7 @@ class LabelledEstimator(NodeEstimator):
                     if len(classes[1]) <= MAX_CLASS_CHANNELS:
                         w = check_weights(sample_weight, len(X))
                         check_left_out(self, X, w)
-                        setting = self._centered_setting(X, read, w)
+                        setting = self._centered_setting(X, read, dtype, w)
                         self._adopt(_gather_classes(read, classes, w, setting, recipe, y), X)
                         return self
                 built = recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(X))
@@ -86,7 +86,7 @@ class LabelledEstimator(NodeEstimator):
             if built.n_samples != len(X):
                 raise ValueError(f"graph is for {built.n_samples} samples but X has {len(X)}")
             check_left_out(self, X, built.sample_weight)
-            setting = self._centered_setting(X, read, built.sample_weight)
+            setting = self._centered_setting(X, read, dtype, built.sample_weight)
             self._adopt(gather_graph(read, built, setting, origin), X)
         return self
 
@@ -107,7 +107,8 @@ class LabelledEstimator(NodeEstimator):
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             source = check_data(self, X, reset=not hasattr(self, "n_features_in_"))
-            X = self._reader(source)(np.arange(len(source)))
+            read, dtype = self._reader(source)
+            X = read(np.arange(len(source)))
             known = getattr(self, "statistics_", None)
             if known is not None and not isinstance(known, ClassStatistics):
                 raise ValueError(
@@ -118,7 +119,7 @@ class LabelledEstimator(NodeEstimator):
             assert isinstance(recipe, ClusteredGraph)
             center = self._given_center(X.shape[1])
             assert center is not None
-            setting = self._setting(X.shape[1], product_dtype(X.dtype), center)
+            setting = self._setting(source, dtype, center)
             classes = _classes(y, recipe, len(X))
             w = check_weights(sample_weight, len(X))
             check_left_out(self, source, w)

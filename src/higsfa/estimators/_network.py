@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from numbers import Integral
 from pathlib import Path
@@ -28,8 +29,10 @@ from higsfa.estimators._validation import (
     is_dask,
     product_dtype,
     report_not_finite,
+    rounding,
     stretches,
     unchanged_on_error,
+    working_dtype,
 )
 from higsfa.estimators.layer import Layer
 from higsfa.training import driver
@@ -180,14 +183,16 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             graph: TrainingGraph = make_graph(len(source))
             if graph.n_samples != len(source):
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {len(source)}")
-            saved = self._checkpoint(checkpoint, source, graph, plans)
+            dtype = working_dtype(source, [plan.expansion for plan in plans])
+            plans = [replace(plan, rounding=rounding(source.dtype)) for plan in plans]
+            saved = self._checkpoint(checkpoint, source, graph, plans, dtype)
             with progress(self.verbose, plans) as on_layer, _explained(self, source):
                 trained = train_network(
                     plans,
                     source.take,
                     graph,
                     source.dtype,
-                    product_dtype(source.dtype),
+                    dtype,
                     n_jobs=self._n_jobs(),
                     limit=self._memory_limit(),
                     on_layer=on_layer,
@@ -210,13 +215,11 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.delta_values_ = top[0].delta_values if len(top) == 1 else None
 
     def _checkpoint(
-        self, folder: Any, source: Source, graph: TrainingGraph, plans: list[LayerPlan]
+        self, folder: Any, source: Source, graph: TrainingGraph, plans: list[LayerPlan], dtype: np.dtype[Any]
     ) -> Checkpoint | None:
         if folder is None:
             return None
-        saved = Checkpoint(
-            Path(folder), fit_key(source.fingerprint(), graph, plans, product_dtype(source.dtype), VERSION)
-        )
+        saved = Checkpoint(Path(folder), fit_key(source.fingerprint(), graph, plans, dtype, VERSION))
         saved.open()
         return saved
 
@@ -269,6 +272,8 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         plans = [layer.plan for layer in self._trained]
         rows = min(1024, tile_size(plans, int(np.prod(source.shape)), dtype.itemsize))
         out = check_out(out, (len(source), self.n_components_), dtype)
+        if not all(node.fits_single for layer in self._trained for node in layer.nodes):
+            dtype = np.dtype(np.float64)
         with threads(self._n_jobs()) as run, np.errstate(all="ignore"):
             for where, part in stretches(source, rows):
                 block = feature_major(part, plans[0].width)

@@ -15,10 +15,11 @@ from higsfa.core import build
 from higsfa.core.build import NotEnoughData
 from higsfa.core.expansions import as_expansion
 from higsfa.estimators._base import NodeEstimator
-from higsfa.estimators._validation import check_data, product_dtype, unchanged_on_error
+from higsfa.estimators._validation import check_data, unchanged_on_error
 from higsfa.graphs import SequenceGraph
 from higsfa.training.gathered import Origin, SequenceStatistics, gather_sequence
 from higsfa.training.passes import array_reader
+from higsfa.training.sources import Source
 
 
 def _expands_exactly(self: Any) -> bool:
@@ -57,8 +58,8 @@ class SequenceEstimator(NodeEstimator):
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
             graph = build.sequence(build.recording_lengths(groups, len(X)), self.lag, scaled=False)
-            read = self._reader(X)
-            setting = self._centered_setting(X, read, graph.sample_weight)
+            read, dtype = self._reader(X)
+            setting = self._centered_setting(X, read, dtype, graph.sample_weight)
             self._adopt(gather_sequence(read, graph, setting, self._origin()), X)
             self._tail = read(np.arange(0))
             self._recording: Any = None
@@ -87,7 +88,7 @@ class SequenceEstimator(NodeEstimator):
         with unchanged_on_error(self), np.errstate(all="ignore"):
             first = not hasattr(self, "n_features_in_")
             source = check_data(self, X, reset=first)
-            X = self._reader(source)(np.arange(len(source)))
+            X = self._reader(source)[0](np.arange(len(source)))
             lengths = build.recording_lengths(groups, len(X))
             ids = [None] * len(lengths) if groups is None else np.asarray(groups)[np.cumsum(lengths) - lengths].tolist()
             known = getattr(self, "statistics_", None)
@@ -97,7 +98,7 @@ class SequenceEstimator(NodeEstimator):
             joined = np.concatenate([tail.astype(X.dtype, copy=False), X]) if len(tail) else X
             lengths = lengths.copy()
             lengths[0] += len(tail)
-            statistics = self._gather_part(joined, lengths, len(tail))
+            statistics = self._gather_part(source, joined, lengths, len(tail))
             self._tail = joined[max(len(joined) - lengths[-1], len(joined) - self.lag) :].copy()
             self._recording = ids[-1]
             self.statistics_ = statistics if known is None else known + statistics
@@ -105,10 +106,10 @@ class SequenceEstimator(NodeEstimator):
                 self._adopt(self.statistics_, source)
         return self
 
-    def _gather_part(self, X: np.ndarray, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
+    def _gather_part(self, source: Source, X: np.ndarray, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
         center = self._given_center(X.shape[1])
         assert center is not None
-        setting = self._setting(X.shape[1], product_dtype(X.dtype), center)
+        setting = self._setting(source, X.dtype, center)
         graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
         return gather_sequence(array_reader(X, setting.dtype), graph, setting, self._origin(), n_before)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -12,8 +12,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
-from higsfa.training.passes import Reader, array_reader
-from higsfa.training.sources import Array, Source, as_source
+from higsfa.core.expansions import Expansion
+from higsfa.training.passes import PILOT, Reader, array_reader
+from higsfa.training.sources import Array, MappedFile, Source, as_source
+
+LAZY_PILOT = 64
+"""Samples that are looked at beforehand where reading them takes work."""
 
 
 @contextmanager
@@ -32,6 +36,42 @@ def product_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Precision of the products for data of this type."""
     single = dtype in (np.float32, np.float16, np.uint8)
     return np.dtype(np.float32 if single else np.float64)
+
+
+def rounding(dtype: np.dtype[Any]) -> float:
+    """Relative rounding of data of this type, as far as it is that of the products."""
+    return float(np.finfo(product_dtype(dtype)).eps)
+
+
+def working_dtype(X: Source, expansions: Iterable[Expansion]) -> np.dtype[Any]:
+    """Precision of the products when fitting: that of the data, or double where it would not hold the products.
+
+    In single precision, numbers from 1e-38 to 1e38 have all their digits. Expanded inputs of degree d, squared, leave
+    that range for inputs of 1e-19 or 1e19 (d = 1), of 1e-9 or 1e9 (d = 2), ..., so such data are multiplied in double
+    precision. Some samples tell; the choice depends on nothing else, so that two fits agree.
+    """
+    dtype = product_dtype(X.dtype)
+    if X.dtype != np.float32 or len(X) == 0:
+        return dtype
+    at_hand = isinstance(X, Array | MappedFile)
+    n = min(len(X), PILOT if at_hand else LAZY_PILOT)
+    rows = np.linspace(0, len(X) - 1, n).astype(np.intp) if at_hand else np.arange(n)
+    samples = X.take(rows).reshape(n, -1).astype(np.float64)
+    low, high = samples.min(axis=0), samples.max(axis=0)
+    spread = high - low
+    varies = spread > 64 * np.finfo(np.float32).eps * np.maximum(np.abs(low), np.abs(high))
+    limit = 1e16 ** (1 / max(_degree(expansion) for expansion in expansions))
+    fits = (spread >= 1 / limit) & (spread <= limit)
+    return dtype if np.all(fits[varies]) else np.dtype(np.float64)
+
+
+def _degree(expansion: Expansion) -> float:
+    """The largest power of an input in its expansion; 2 where it is not known."""
+    powers = (
+        1.0 if term.is_linear else max(2.0, getattr(term, "degree", 2.0), getattr(term, "exponent", 2.0))
+        for term in expansion.terms
+    )
+    return max(powers)
 
 
 def is_lazy(X: Any) -> bool:

@@ -68,7 +68,7 @@ class Statistics:
     ----------
     sums, shift : sums of t - shift.
     frontend : the expansion and centre that made t.
-    precision : machine epsilon of the products.
+    precision : relative rounding of data and products.
     origin : the graph.
     """
 
@@ -84,6 +84,13 @@ class Statistics:
 
     def covariances(self) -> Covariances:
         return covariances(self.sums, self.weighting(), self.shift, self.precision)
+
+    def n_vanished(self) -> int:
+        """Number of variables that are not 0, but so small that their squares are."""
+        sums = self.sums
+        first = np.abs(sums.first[: sums.n_channels]).max(axis=0)
+        is_there = first > 8 * self.precision * np.abs(self.shift) * sums.weights[: sums.n_channels].sum()
+        return int(np.count_nonzero(is_there & (np.einsum("kii->i", sums.second) == 0)))
 
     def solve(self, options: NodeOptions, *, clip_range: bool = True) -> Node:
         """Train the node."""
@@ -197,14 +204,15 @@ class ClassStatistics(Statistics):
 
 @dataclass(frozen=True)
 class Setting:
-    """What is fixed before gathering: the frontend and the precision of the products."""
+    """What is fixed before gathering: the frontend, the type of the products, and the relative rounding of the data."""
 
     frontend: Frontend
     dtype: np.dtype[Any]
+    rounding: float
 
     def run(self, read: Reader, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
         sums, shift = gather(read, plan, self.frontend, self.dtype)
-        return sums, shift, self.frontend, float(np.finfo(self.dtype).eps)
+        return sums, shift, self.frontend, max(float(np.finfo(self.dtype).eps), self.rounding)
 
 
 def gather_graph(read: Reader, graph: TrainingGraph, setting: Setting, origin: Origin) -> Statistics:

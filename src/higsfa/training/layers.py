@@ -31,6 +31,7 @@ class LayerPlan:
     shared : whether one node, trained on all fields, serves them all.
     clip_range : whether the range guard is on.
     options : what the nodes extract; n_components is a number.
+    rounding : relative rounding of the data, where it is coarser than that of the products.
     """
 
     fields: Fields
@@ -40,6 +41,11 @@ class LayerPlan:
     shared: bool
     clip_range: bool
     options: NodeOptions
+    rounding: float = 0.0
+
+    def precision(self, dtype: np.dtype[Any]) -> float:
+        """Relative precision of sums whose products are of this type."""
+        return max(float(np.finfo(dtype).eps), self.rounding)
 
     @property
     def n_raw(self) -> int:

@@ -286,7 +286,7 @@ def train_nodes(
     plan = gather.plan
     frontends = make_frontends(gather, means)
     weighting = Weighting.of(gather.schedule.plan)
-    precision = float(np.finfo(gather.dtype).eps)
+    precision = plan.precision(gather.dtype)
     if plan.shared:
         sums, shift = _added(gather(plan, frontends, Settle(weighting)))
         mix = weighting.mix * np.array([[1.0], [0.0], [1.0]])
@@ -364,7 +364,7 @@ def make_frontends(gather: Gathering, means: Floats | None) -> tuple[Frontend, .
     if plan.pca is None and plan.expansion.is_linear:
         return (plan.frontend(np.zeros(plan.n_inputs)),)
     raw = replace(plan, expansion=parse_expansion("identity"), pca=None)
-    reduce = Moments(Weighting.of(gather.schedule.plan), float(np.finfo(gather.dtype).eps))
+    reduce = Moments(Weighting.of(gather.schedule.plan), plan.precision(gather.dtype))
     moments = gather(raw, (raw.frontend(np.zeros(raw.n_inputs)),), reduce)
     if plan.shared:
         mean = np.mean([m for m, _ in moments], axis=0)
