@@ -1,32 +1,28 @@
-"""What the tests of commands share: a config, a trained run, and pictures."""
+"""What the tests of commands share: a trained run and pictures."""
 
 import pytest
-from PIL import Image
 
-from cli.commands import CONFIG, higsfa
-from higsfa.datasets import make_faces
+from real_run import QUICK
 
 
 @pytest.fixture(scope="session")
-def config(tmp_path_factory):
-    path = tmp_path_factory.mktemp("config") / "small.toml"
-    path.write_text(CONFIG)
+def run(real):
+    """The folder of a trained run; tests do not write into it, except for the decoder that commands keep there."""
+    return real.folder
+
+
+@pytest.fixture(scope="session")
+def photos(real):
+    """A folder with three pictures that the run has not seen, of the size that its network takes."""
+    return real.photos
+
+
+@pytest.fixture(scope="session")
+def quickly(tmp_path_factory, real):
+    """A config that trains in half a second."""
+    from higsfa.experiments import load_config, with_values
+    from higsfa.experiments._toml import to_toml
+
+    path = tmp_path_factory.mktemp("config") / "quick.toml"
+    path.write_text(to_toml(with_values(load_config(real.config), QUICK).plain()), encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="session")
-def run(config, tmp_path_factory):
-    """A trained run; tests do not write into it, except for the decoder that commands keep there."""
-    folder = tmp_path_factory.mktemp("runs") / "small"
-    higsfa("train", config, "--out", folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def photos(tmp_path_factory):
-    """A folder with three faces that no run has seen, of the size that its network takes."""
-    folder = tmp_path_factory.mktemp("photos")
-    images, _ = make_faces(3, 24, random_state=99)
-    for number, image in enumerate(images):
-        Image.fromarray(image).save(folder / f"face{number}.png")
-    return folder
