@@ -29,38 +29,34 @@ class _Stage:
         raw = block[self.index].reshape(len(self.index), -1, block.shape[2])
         return self.stack.forward(raw)
 
-    def backward(self, trace: Trace, G: Array, through_clip: bool) -> Array:
-        raw = self.stack.backward(trace, G, through_clip=through_clip)
+    def backward(self, trace: Trace, G: Array) -> Array:
+        raw = self.stack.backward(trace, G)
         parts = raw.reshape(*self.index.shape, self.width, raw.shape[2])
-        below = np.zeros((self.n_below, self.width, raw.shape[2]), raw.dtype)
-        for child in range(
-            self.index.shape[1]
-        ):  # fields start at different places, so none of these rows is twice there
+        below = np.zeros((self.n_below, self.width, raw.shape[2]))
+        # Fields start at different places, so that no row is there twice.
+        for child in range(self.index.shape[1]):
             below[self.index[:, child]] += parts[:, child]
         return below
 
 
 class Differentiable:
-    """A fitted node or network as a function of flat inputs (n, P), with its gradient.
+    """A fitted node or network as a function of flat inputs (n, P), with its gradient, in float64.
 
     The model's arrays are copied once, layer by layer. Matrices are small: callers hold BLAS at one thread.
 
     Parameters
     ----------
     model : fitted network (HiGSFA, HGSFA, HiSFA, HSFA) or node (IGSFA, GSFA, ISFA, SFA)
-    dtype : float64 (default) or float32
-        Precision of the arithmetic.
     """
 
-    def __init__(self, model: Any, dtype: Any = np.float64) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(self, model: Any) -> None:
         self.input_shape: tuple[int, ...]
         if isinstance(model, Network):
             check_is_fitted(model, "_trained")
             self.input_shape = tuple(model.input_shape_)
             self._stages = [
                 _Stage(
-                    NodeStack.of(layer.nodes, layer.plan.n_components, self.dtype),
+                    NodeStack.of(layer.nodes, layer.plan.n_components),
                     layer.plan.fields.index,
                     int(np.prod(layer.plan.fields.grid)),
                     layer.plan.width,
@@ -70,7 +66,7 @@ class Differentiable:
         elif isinstance(model, NodeEstimator):
             check_is_fitted(model, "_node")
             self.input_shape = (model.n_features_in_,)
-            stack = NodeStack.of([model._node], model.n_components_, self.dtype)
+            stack = NodeStack.of([model._node], model.n_components_)
             self._stages = [_Stage(stack, np.zeros((1, 1), np.intp), 1, model.n_features_in_)]
         else:
             raise TypeError(
@@ -83,18 +79,18 @@ class Differentiable:
         """Features (n, k) of flat inputs (n, P)."""
         return self._forward(X)[0]
 
-    def gradient(self, X: Array, G: Array, *, through_clip: bool = False) -> Array:
+    def gradient(self, X: Array, G: Array) -> Array:
         """dL/dx (n, P) from dL/dy (n, k)."""
-        return self._backward(self._forward(X)[1], G, through_clip)
+        return self._backward(self._forward(X)[1], G)
 
-    def with_gradient(self, X: Array, outer: Any, *, through_clip: bool = False) -> tuple[Array, Array]:
+    def with_gradient(self, X: Array, outer: Any) -> tuple[Array, Array]:
         """Features y of X, and dL/dx where dL/dy = outer(y)."""
         Y, traces = self._forward(X)
-        return Y, self._backward(traces, outer(Y), through_clip)
+        return Y, self._backward(traces, outer(Y))
 
     def _forward(self, X: Array) -> tuple[Array, list[Trace]]:
         first = self._stages[0]
-        block = np.ascontiguousarray(np.asarray(X, self.dtype).T).reshape(first.n_below, first.width, len(X))
+        block = np.ascontiguousarray(np.asarray(X, np.float64).T).reshape(first.n_below, first.width, len(X))
         traces = []
         with np.errstate(all="ignore"):
             for stage in self._stages:
@@ -102,10 +98,10 @@ class Differentiable:
                 traces.append(trace)
         return block.reshape(self.n_features, len(X)).T, traces
 
-    def _backward(self, traces: list[Trace], G: Array, through_clip: bool) -> Array:
+    def _backward(self, traces: list[Trace], G: Array) -> Array:
         top = traces[-1].inputs
-        block = np.ascontiguousarray(np.asarray(G, self.dtype).T).reshape(len(top), -1, len(G))
+        block = np.ascontiguousarray(np.asarray(G, np.float64).T).reshape(len(top), -1, len(G))
         with np.errstate(all="ignore"):
             for stage, trace in zip(reversed(self._stages), reversed(traces), strict=True):
-                block = stage.backward(trace, block, through_clip)
+                block = stage.backward(trace, block)
         return block.reshape(self.n_inputs, len(G)).T

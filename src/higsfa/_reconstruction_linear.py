@@ -240,8 +240,6 @@ def samples(X: Any, name: str) -> Source:
     source = as_source(X if is_lazy(X) else np.asarray(X))
     if len(source) == 0:
         raise ValueError(f"{name}: there are no samples")
-    if source.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must hold numbers, got dtype {source.dtype}")
     return source
 
 

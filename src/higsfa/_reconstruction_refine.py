@@ -80,7 +80,7 @@ def refine(
         errors.
     scale : array-like of shape (n_components,), optional
         Units in which feature errors are measured. By default the standard deviation of the features in the training
-        data if `prior` or `start` knows it, else the mean error of the features of each start.
+        data if `prior` or `start` knows it, else for each image the root mean square of its wanted features.
     bounds : (low, high), optional
         Range of pixels.
     truth : array of shape (n_samples, ...), optional
@@ -119,7 +119,7 @@ def refine(
     X = _flat(_start(net, Y, start), "start", len(Y), model.n_inputs)
     X = X if bounds is None else np.clip(X, *bounds)
     before = _features(model, X) - Y
-    units = _units(scale, prior, start, before)
+    units = _units(scale, prior, start, Y)
     task = _Task(model, prior, float(prior_weight), bounds)
     with one_blas_thread():
         found = [task.solve(*one, max_iter) for one in zip(X, Y, units, strict=True)]
@@ -205,8 +205,8 @@ def _flat(images: Any, name: str, n: int, n_inputs: int) -> Floats:
     return images.reshape(n, n_inputs)
 
 
-def _units(scale: Any, prior: ImagePrior | None, start: Any, before: Floats) -> Floats:
-    """Positive units of the feature errors, as an array like them.
+def _units(scale: Any, prior: ImagePrior | None, start: Any, Y: Floats) -> Floats:
+    """Positive units of the errors of features Y, as an array like them.
 
     Features that did not vary in training get the unit of the others.
     """
@@ -215,13 +215,13 @@ def _units(scale: Any, prior: ImagePrior | None, start: Any, before: Floats) -> 
     if scale is None and isinstance(start, LinearReconstruction):
         scale = start.feature_scale_
     if scale is None:
-        own = _rms(before)
-        return np.tile(np.where(own > 0, own, 1.0)[:, None], before.shape[1])
+        own = _rms(Y)
+        return np.tile(np.where(own > 0, own, 1.0)[:, None], Y.shape[1])
     units = np.array(scale, dtype=np.float64)
-    if units.shape != before.shape[1:] or not np.all(np.isfinite(units)) or np.any(units < 0):
-        raise ValueError(f"scale: one positive number for each of the {before.shape[1]} features is needed")
+    if units.shape != Y.shape[1:] or not np.all(np.isfinite(units)) or np.any(units < 0):
+        raise ValueError(f"scale: one positive number for each of the {Y.shape[1]} features is needed")
     typical = np.sqrt(np.mean(units**2)) or 1.0
-    return np.tile(np.where(units > 1e-10 * typical, units, typical), (len(before), 1))
+    return np.tile(np.where(units > 1e-10 * typical, units, typical), (len(Y), 1))
 
 
 def _rms(errors: Floats) -> Floats:

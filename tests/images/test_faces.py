@@ -147,6 +147,36 @@ def test_shrinking_is_antialiased():
         assert np.ptp(small) < 255 * 0.5 / scale, scale
 
 
+def test_work_is_bounded_however_much_a_picture_shrinks(monkeypatch):
+    """At most eight samples in either direction for each pixel of the result."""
+    sizes = []
+    transform = Image.Image.transform
+
+    def note(self, size, *args):
+        sizes.append(size)
+        return transform(self, size, *args)
+
+    monkeypatch.setattr(Image.Image, "transform", note)
+    rng = np.random.default_rng(0)
+    for shape in ((1, 1), (3, 5), (60, 40)):
+        for scale in (1.0, 7.5, 8.0, 2.1 * max(shape), 8.0 * max(shape)):
+            photo = rng.random(shape)
+            small = warp(photo, Similarity(scale, 0.0, 1.0, 1.0), (2, 3))
+            assert photo.min() - 1e-6 <= small.min() <= small.max() <= photo.max() + 1e-6
+    assert np.max(sizes, axis=0).tolist() == [8 * 3, 8 * 2]
+
+
+@pytest.mark.parametrize("where", [(41, 0, 0, 0), (0, -41, 0, 0), (0, 0, 1, 1), (1, 0, 2e6, 0), (1, 0, 0, -2e6)])
+def test_places_far_from_the_picture_are_mistakes(where):
+    """Eyes far apart in a tiny picture asked for terabytes of repeated borders."""
+    with pytest.raises(ValueError, match="not near the picture of 4 x 5 pixels"):
+        warp(np.zeros((5, 4)), Similarity(*map(float, where)), (3, 3))
+    with pytest.raises(ValueError, match="not near the picture of 1 x 1 pixels"):
+        FaceSampler().sample(np.zeros((1, 1)), [[0, 0], [9e5, 0]])
+    with pytest.raises(ValueError, match="not near the picture of 20000 x 1 pixels"):
+        warp(np.zeros((1, 20_000)), Similarity(1.1e4, 0.0, 0.0, 0.0), (3, 3))
+
+
 def test_borders_are_repeated():
     photo = np.full((50, 50), 77, dtype=np.uint8)
     assert_array_equal(normalize_pose(photo, [[-20, 3], [10, 60]]), np.full((260, 256), 77, dtype=np.uint8))
@@ -334,6 +364,27 @@ def test_bytes_are_treated_like_floats():
     assert out.dtype == np.uint8
     assert_allclose(out / 255, normalize_contrast(images / 255.0, 0.4, 0.1), atol=0.5001 / 255)
     assert_allclose(normalize_contrast(images.astype(np.uint16) * 257) / 65535, out_exact(images), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.uint16])
+def test_the_middle_of_the_range_is_that_of_the_type(dtype):
+    images = np.random.default_rng(0).integers(30, 120, (3, 20, 20), dtype=np.uint8)
+    limits = np.iinfo(dtype)
+    unit = images / 255.0
+    for std in (0.1, 0.6):  # the second cuts off at both ends
+        other = np.rint(limits.min + unit * (limits.max - limits.min)).astype(dtype)
+        out = (normalize_contrast(other, 0.4, std).astype(float) - limits.min) / (limits.max - limits.min)
+        assert_allclose(out, normalize_contrast(unit, 0.4, std), atol=2.5 * std / 0.1 / (limits.max - limits.min))
+    assert out.min() == 0
+    assert out.max() == 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 5, 7])
+def test_the_smallest_window_is_the_pixel_in_the_middle(size):
+    image = np.random.default_rng(0).random((size, size))
+    out = normalize_contrast(image, mean=0.3, window=1e-12, clip=False)
+    middle = out[(size - 1) // 2 : size // 2 + 1, (size - 1) // 2 : size // 2 + 1]
+    assert_allclose(middle.mean(), 0.3)
 
 
 def out_exact(images):

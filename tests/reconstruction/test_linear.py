@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, Ridge
 
 from higsfa import _reconstruction_linear, sources
@@ -108,6 +109,8 @@ def test_feature_scale_is_the_standard_deviation(data):
     Y, X = data
     model = LinearReconstruction().fit(Y, X)
     assert_allclose(model.feature_mean_, Y.mean(axis=0))
+    assert_allclose(model.mean_, X.reshape(200, 12).mean(axis=0))
+    assert model.n_features_in_ == 5
     assert_allclose(model.feature_scale_, Y.std(axis=0))
 
 
@@ -132,3 +135,19 @@ def test_what_does_not_fit_is_refused(data):
     with pytest.raises(ValueError, match="alpha"):
         LinearReconstruction(alpha=-1).fit(Y, X)
     assert clone(model).get_params() == {"alpha": 0.0}
+    for args, message in (
+        ((Y[:0], X[:0]), "Y: there are no samples"),
+        ((Y, np.full(X.shape, "x")), "samples must hold numbers, got dtype <U1"),
+        ((Y[:, :, None], X), r"Y must have shape \(n_samples, n_features\), got samples of shape \(5, 1\)"),
+        ((np.where(Y > 100, np.inf, Y), X), "Y: NaN or infinite"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message), np.errstate(invalid="ignore"):
+            LinearReconstruction().fit(*args)
+    for call in (model.error, model.score, model.partial_fit):
+        with pytest.raises(ValueError, match="4 features, but the map was learned for 5"):
+            call(Y[:, :4], X)
+        with pytest.raises(ValueError, match=r"images have shape \(2, 4\), but the map was learned for \(3, 4\)"):
+            call(Y, X[:, :2])
+    with pytest.raises(NotFittedError):
+        LinearReconstruction().error(Y, X)
+    assert model.n_samples_seen_ == 200  # nothing of the refused ones was learned

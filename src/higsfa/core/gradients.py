@@ -64,13 +64,13 @@ class NodeStack:
     offset: Array
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], n_components: int, dtype: Any = np.float64) -> NodeStack:
+    def of(cls, nodes: Sequence[Node], n_components: int) -> NodeStack:
         """Stack nodes; outputs beyond those of a node are 0."""
         first = nodes[0].frontend
         J, I, P = max(node.n_slow for node in nodes), first.n_inputs, len(nodes)
-        slow, slow_offset = np.zeros((P, J, first.n_expanded), dtype), np.zeros((P, J, 1), dtype)
-        mix, direct = np.zeros((P, n_components, J), dtype), np.zeros((P, n_components, I), dtype)
-        offset = np.zeros((P, n_components, 1), dtype)
+        slow, slow_offset = np.zeros((P, J, first.n_expanded)), np.zeros((P, J, 1))
+        mix, direct = np.zeros((P, n_components, J)), np.zeros((P, n_components, I))
+        offset = np.zeros((P, n_components, 1))
         for p, node in enumerate(nodes):
             own, rest = slice(node.n_slow), slice(node.n_slow, node.n_components)
             slow[p, own], slow_offset[p, own, 0] = node.slow, node.slow_offset
@@ -81,15 +81,15 @@ class NodeStack:
         projection = None
         if first.projection is not None:
             found = [front.projection for front in fronts if front.projection is not None]
-            projection = np.array([each.matrix for each in found], dtype)
+            projection = np.array([each.matrix for each in found], np.float64)
             shift = [center + each.projected_mean for center, each in zip(shift, found, strict=True)]
         return cls(
             first.expansion,
             first.children,
             projection,
-            _columns(shift, dtype),
-            None if first.low is None else _columns([front.low for front in fronts], dtype),
-            None if first.high is None else _columns([front.high for front in fronts], dtype),
+            _columns(shift),
+            None if first.low is None else _columns([front.low for front in fronts]),
+            None if first.high is None else _columns([front.high for front in fronts]),
             slow,
             slow_offset,
             mix,
@@ -113,24 +113,20 @@ class NodeStack:
         Y += self.offset
         return Y, Trace(X, inside)
 
-    def backward(self, trace: Trace, G: Array, *, through_clip: bool = False) -> Array:
-        """dL/dx of raw inputs (nodes, raw, n) from dL/dy (nodes, D, n).
-
-        The derivative of a clipped input is 0; with `through_clip` the guard is taken for the identity, so that
-        an input beyond the range still feels where it should go.
-        """
+    def backward(self, trace: Trace, G: Array) -> Array:
+        """dL/dx of raw inputs (nodes, raw, n) from dL/dy (nodes, D, n); the derivative of a clipped input is 0."""
         X = trace.inputs
         dX = _transposed(self.direct) @ G
         if self.slow.shape[1]:
             dZ = _transposed(self.slow) @ (_transposed(self.mix) @ G)
             dX += _by_node(self.expansion.backward(_side_by_side(X), _side_by_side(dZ), self.children), X)
-        if trace.inside is not None and not through_clip:
+        if trace.inside is not None:
             dX *= trace.inside
         return dX if self.projection is None else np.asarray(_transposed(self.projection) @ dX)
 
 
-def _columns(vectors: Sequence[Any], dtype: Any) -> Array:
-    return np.array(vectors, dtype)[:, :, None]
+def _columns(vectors: Sequence[Any]) -> Array:
+    return np.array(vectors, np.float64)[:, :, None]
 
 
 def _transposed(matrices: Array) -> Array:

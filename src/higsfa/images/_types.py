@@ -32,7 +32,7 @@ def full_range(picture: NDArray[Any]) -> tuple[float, float]:
             f"pictures must be integers of 8 or 16 bits or floats, got {picture.dtype}; convert them to uint8 first"
         )
     limits = np.iinfo(picture.dtype)
-    return float(limits.min), float(limits.max)
+    return limits.min, limits.max
 
 
 def check_range(picture: NDArray[Any]) -> None:
@@ -45,9 +45,9 @@ def check_range(picture: NDArray[Any]) -> None:
         )
 
 
-def stored(grey: NDArray[Any], dtype: np.dtype[Any], clip: bool = True) -> NDArray[Any]:
+def stored(grey: NDArray[Any], dtype: np.dtype[Any], clip: bool) -> NDArray[Any]:
     """Grey values in the range of a type as values of that type."""
     if dtype.kind != "f":
         limits = np.iinfo(dtype)
         return np.clip(np.rint(grey), limits.min, limits.max).astype(dtype)
-    return (np.clip(grey, 0.0, 1.0) if clip else grey).astype(dtype, copy=False)
+    return (np.clip(grey, 0.0, 1.0) if clip else grey).astype(dtype)

@@ -13,7 +13,7 @@ from higsfa.images._types import full_range, stored
 __all__ = ["normalize_contrast"]
 
 LEAST_DEVIATION = 1e-6
-"""A window that varies less than this, on the scale from 0 to 1, counts as constant."""
+"""A window of floats that varies less than this counts as constant."""
 BLOCK_IMAGES = 32
 """Pictures at a time, so that what is computed in between stays in the cache."""
 
@@ -90,11 +90,11 @@ def _stretch(
     middle = batch[:, rows, columns].reshape(len(batch), -1)
     found_mean = middle.mean(axis=1, dtype=np.float64)
     found_std = middle.std(axis=1, dtype=np.float64)
-    varies = found_std > LEAST_DEVIATION * (high - low)
-    gain = np.where(varies, std * (high - low) / np.where(varies, found_std, 1.0), 0.0)
+    varies = found_std > LEAST_DEVIATION
+    gain = np.divide(std * (high - low), found_std, out=np.zeros(len(batch)), where=varies)
     offset = low + mean * (high - low) - gain * found_mean
     work = np.result_type(batch.dtype, np.float32)
-    shape = (-1,) + (1,) * (batch.ndim - 1)
+    shape = (len(batch), *(1 for _ in batch.shape[1:]))
     return gain.astype(work).reshape(shape), offset.astype(work).reshape(shape)
 
 

@@ -64,7 +64,7 @@ def normalize_pose(
     """
     picture = as_picture(image)
     where = pose_map(picture.shape[:2], eyes, size, eye_distance, eye_height)
-    return stored(warp(picture, where, size), picture.dtype)
+    return stored(warp(picture, where, size), picture.dtype, clip=True)
 
 
 def sample_face(image: Any, size: int = 96, square: float | None = SQUARE, shift_up: float = SHIFT_UP) -> NDArray[Any]:
@@ -87,7 +87,7 @@ def sample_face(image: Any, size: int = 96, square: float | None = SQUARE, shift
     """
     picture = as_picture(image)
     where = square_map(picture.shape[:2], size, square, shift_up)
-    return stored(warp(picture, where, (size, size)), picture.dtype)
+    return stored(warp(picture, where, (size, size)), picture.dtype, clip=True)
 
 
 def pose_map(
@@ -214,11 +214,11 @@ class FaceSampler:
             (self.size, self.size),
         )
         if not self.contrast:
-            return stored(face, picture.dtype)
+            return stored(face, picture.dtype, clip=True)
         low, high = full_range(picture)
         unit = (face[None] - np.float32(low)) / np.float32(high - low)
         even = normalize_contrast(unit, self.mean, self.std, self.window)[0]
-        return stored(low + (high - low) * even, picture.dtype)
+        return stored(low + (high - low) * even, picture.dtype, clip=True)
 
     def _eyes_of(self, filename: Any) -> NDArray[np.float64] | None:
         if self.eyes is None:

@@ -26,6 +26,8 @@ MOST_SAMPLES = 8
 """A pixel of the result is the mean of at most so many samples in either direction; larger pictures shrink first."""
 FARTHEST = 1e6
 """Places further out than this are mistakes."""
+COARSEST = 1e4
+"""Pixels of the result that are larger than this are mistakes."""
 
 
 class Similarity(NamedTuple):
@@ -88,8 +90,11 @@ def warp(picture: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDA
     -------
     array of the size, with the channels of the picture, in the grey values of the picture
     """
-    if not (0 < where.scale < FARTHEST and abs(where.x) < FARTHEST and abs(where.y) < FARTHEST):
-        raise ValueError(f"the result would lie at {where}, which is not near the picture")
+    height, width = picture.shape[:2]
+    # Larger ones would be made of repeated borders, which take memory.
+    coarsest = min(COARSEST, MOST_SAMPLES * max(height, width))
+    if not (0 < where.scale <= coarsest and abs(where.x) < FARTHEST and abs(where.y) < FARTHEST):
+        raise ValueError(f"the result would lie at {where}, which is not near the picture of {width} x {height} pixels")
     planes = picture[:, :, None] if picture.ndim == 2 else picture
     warped = [_warp_plane(planes[:, :, channel], where, size) for channel in range(planes.shape[2])]
     return warped[0] if picture.ndim == 2 else np.stack(warped, axis=2)
@@ -97,12 +102,12 @@ def warp(picture: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDA
 
 def _warp_plane(plane: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDArray[np.float32]:
     if where.scale > MOST_SAMPLES:
-        factor = min(floor(2 * where.scale / MOST_SAMPLES), max(plane.shape))
+        factor = floor(2 * where.scale / MOST_SAMPLES)
         small = Image.fromarray(np.ascontiguousarray(plane)) if plane.dtype == np.uint8 else _as_float(plane)
         plane = np.asarray(small.reduce(factor))
         # The centre of a reduced pixel is that of the `factor` pixels it is made of.
         where = Similarity(1 / factor, 0.0, (1 - factor) / (2 * factor), (1 - factor) / (2 * factor)).after(where)
-    n = min(max(1, ceil(where.scale - 1e-9)), MOST_SAMPLES)
+    n = max(1, ceil(where.scale - 1e-9))
     fine = where.after(Similarity(1 / n, 0.0, (1 - n) / (2 * n), (1 - n) / (2 * n)))
     height, width = n * size[0], n * size[1]
     part, left, top = _surroundings(plane, fine, height, width)
