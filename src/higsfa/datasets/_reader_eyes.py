@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa._files import read_regular
 from higsfa.datasets._reader_files import stem
 from higsfa.datasets._reader_tables import Table
 from higsfa.datasets._reader_values import number
@@ -61,9 +62,7 @@ def eyes_by_name(table: Table, photos: list[str]) -> NDArray[np.float64]:
 
 def landmarks_of(path: Path) -> NDArray[np.float64]:
     """The 68 points of a landmark file: ``version: 1``, ``n_points: 68``, and lines "x y" between braces."""
-    if path.stat().st_size > MAX_POINTS_FILE:
-        raise ValueError(f"{path}: more than {MAX_POINTS_FILE} bytes; is it a landmark file?")
-    text = path.read_text(encoding="ascii", errors="replace")
+    text = read_regular(path, MAX_POINTS_FILE).decode("ascii", "replace")
     inner = text.partition("{")[2].partition("}")[0]
     numbers = np.array([number(field) for field in inner.split()])
     if len(numbers) != 136 or np.isnan(numbers).any():
