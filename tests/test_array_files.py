@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 import pytest
 
-from higsfa import sources
+from higsfa import datasets, sources
 from higsfa.experiments.npz import read_npz
 from model_files import CALLS, counted
 
@@ -198,6 +198,19 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_is_not_waited_for(tmp_path):
             read(tmp_path)
         with pytest.raises(FileNotFoundError):
             read(tmp_path / "missing")
+
+
+def test_a_pipe_or_a_flood_among_landmarks_is_not_read(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "points").mkdir()
+    (tmp_path / "images" / "001A02.jpg").touch()
+    os.mkfifo(tmp_path / "points" / "001a02.pts")
+    with pytest.raises(ValueError, match=r"001a02\.pts is not a regular file"):
+        datasets.read_fgnet(tmp_path)
+    (tmp_path / "points" / "001a02.pts").unlink()
+    (tmp_path / "points" / "001a02.pts").write_bytes(bytes(100_001))
+    with pytest.raises(ValueError, match=r"001a02\.pts is larger than 100,000 bytes"):
+        datasets.read_fgnet(tmp_path)
 
 
 def test_a_link_to_a_file_is_a_file(tmp_path):

@@ -439,7 +439,16 @@ def test_paths_that_do_not_lead_anywhere(tmp_path):
     with pytest.raises(ModelFileError, match="not a regular file"):
         load(tmp_path / "pipe")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    with pytest.raises(ModelFileError, match="not a regular file"):
+        load("/dev/zero")
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_links_to_models_are_followed(tmp_path):
+    model, X = fitted("sfa")
+    save(model, tmp_path / "model")
+    os.symlink(tmp_path / "model", tmp_path / "link")
+    assert np.array_equal(load(str(tmp_path / "link")).transform(X), model.transform(X))
 
 
 # ---------------------------------------------------------------------- files by hand
