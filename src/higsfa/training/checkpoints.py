@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from higsfa._files import open_regular, read_regular, write_atomically
 from higsfa._model_file import (
-    ModelFileError,
     Tensors,
     open_tensors,
     parse_json,
