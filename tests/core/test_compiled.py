@@ -387,7 +387,7 @@ def test_what_is_not_a_number_stays_visible_in_features(clipped, kind):
 
 
 @pytest.mark.parametrize("kind", PRODUCTS, ids=str)
-@pytest.mark.parametrize("n", [255, 256, 257, 600, 2048, 2100])
+@pytest.mark.parametrize("n", [255, 256, 257, 600, 2048, 4200])
 def test_large_chunks(n, kind, monkeypatch):
     monkeypatch.setattr(room, "MIN_CHUNK", room.MAX_CHUNK)
     room.chunk_columns.cache_clear()

@@ -267,7 +267,7 @@ EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source,
                            const uint8_t *anew, int64_t n_channels, REAL *product, REAL *channels, int64_t n_runs,
                            const int64_t *starts, double *runs, REAL *low, REAL *high, REAL *scratch, int64_t stride)
 {
-    int64_t T = front->n_variables, part = 0, run = 0, local[MAX_CHUNK];
+    int64_t T = front->n_variables, part = 0, run = 0, local[MAX_CHUNK + 1];
     int by_samples = source->kind == SAMPLES && !front->projection && !front->n_operations && !low;
     REAL *raw = scratch, *x = raw + front->n_raw * stride, *z = x + front->n_inputs * stride, *weighted = z + T * stride;
     REAL one = 1, zero = 0;
@@ -288,16 +288,14 @@ EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source,
                 NAME(load)(z, stride, 0, T, b - a, front->shift, 0, 0, z, stride);
         }
 
-        while (run + 1 < n_runs && starts[run + 1] <= a)
-            run++;
-        int64_t n_local = 0, first_run = run;
-        for (; run < n_runs && starts[run] < b; run++)
-            local[n_local++] = starts[run] > a ? starts[run] - a : 0;
-        run--;
+        int64_t n_local = 0;
+        for (; run + n_local < n_runs && starts[run + n_local] < b; n_local++)
+            local[n_local] = starts[run + n_local] > a ? starts[run + n_local] - a : 0;
         if (by_samples)
-            NAME(add_sample_runs)(z, T, b - a, local, n_local, runs + first_run, n_runs, x);
+            NAME(add_sample_runs)(z, T, b - a, local, n_local, runs + run, n_runs, x);
         else
-            NAME(add_runs)(z, stride, T, b - a, local, n_local, runs + first_run, n_runs);
+            NAME(add_runs)(z, stride, T, b - a, local, n_local, runs + run, n_runs);
+        run += n_local - 1; /* the last one may go on */
 
         while (part < n_parts && begin[part] < b) {
             int64_t lo = begin[part] > a ? begin[part] : a, hi = begin[part + 1] < b ? begin[part + 1] : b;
