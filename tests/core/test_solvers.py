@@ -5,6 +5,7 @@ import pytest
 
 from higsfa.core.covariances import Covariances, Weighting, covariances
 from higsfa.core.expansions import parse_expansion
+from higsfa.core.linalg import fix_signs
 from higsfa.core.nodes import Frontend
 from higsfa.core.solvers import NodeOptions, _inverted, slow_features, solve_node
 from higsfa.core.statistics import Sums
@@ -86,6 +87,20 @@ def test_equally_slow_features_are_not_cut_apart(T, n):
     # The order among equals: smallest weights on standardised variables first.
     weights = np.linalg.norm(all_.B * np.sqrt(np.diag(cov.C))[:, None], axis=0)
     assert np.all(np.diff(weights[1:5]) > 0)
+
+
+@pytest.mark.parametrize("T", [9, 80])
+def test_equally_slow_features_are_sorted_by_variance_with_shrinkage_too(T):
+    """All have Delta 2, with noise and without; on standardised variables they are principal components."""
+    cov = with_deltas(np.full(T, 2.0))
+    scale = np.sqrt(np.diag(cov.C))
+    values, vectors = np.linalg.eigh(cov.C / np.outer(scale, scale))
+    expected = vectors[:, ::-1] / np.sqrt(values[::-1]) / scale[:, None]
+    expected = expected * fix_signs(expected, scale)
+    for n in (1, 3, T):
+        found = slow_features(cov, T, 0.1, n, n)
+        np.testing.assert_allclose(found.B * scale[:, None], expected[:, :n] * scale[:, None], atol=1e-8)
+        np.testing.assert_allclose(found.delta_values, 2.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("T", [8, 70])

@@ -42,20 +42,21 @@ _ARGUMENTS = {"syrk": "cciixxixxi", "axpy": "ixxixi", "gemm": "cciiixxixixxi"}
 _NUMBERS: dict[np.dtype[Any], Any] = {np.dtype(np.float32): c_float, np.dtype(np.float64): c_double}
 
 
-def routine_address(name: str, dtype: np.dtype[Any]) -> int | None:
-    """Where syrk, axpy or gemm for such numbers lies in memory; None if its arguments are not the known ones."""
-    letter = "s" if dtype == np.float32 else "d"
-    return published(cython_blas, letter + name, _ARGUMENTS[name].replace("x", letter))
+def routine_address(name: str) -> int | None:
+    """Where syrk, axpy or gemm, with s or d in front, lies in memory; None if its arguments are not the known ones."""
+    return published(cython_blas, name, _ARGUMENTS[name[1:]].replace("x", name[0]))
 
 
 def find_routines() -> dict[tuple[str, np.dtype[Any]], Any]:
     """Routines by name and type, all of whose arguments are addresses."""
-    found = {(name, dtype): routine_address(name, dtype) for name in ("syrk", "axpy") for dtype in _NUMBERS}
-    return {
-        key: ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(_ARGUMENTS[key[0]]))(address)
-        for key, address in found.items()
-        if address is not None
-    }
+    routines = {}
+    for dtype, letter in zip(_NUMBERS, "sd", strict=True):
+        for name in ("syrk", "axpy"):
+            address = routine_address(letter + name)
+            if address is not None:
+                arguments = [ctypes.c_void_p] * len(_ARGUMENTS[name])
+                routines[name, dtype] = ctypes.CFUNCTYPE(None, *arguments)(address)
+    return routines
 
 
 _routines = find_routines()

@@ -71,7 +71,8 @@ class Front:
         shift: Array | None = None,
     ) -> Front | None:
         """None if there are no compiled routines. All arrays are of type `kind`; no program for z = x."""
-        blas = [routine_address(name, kind) for name in ("syrk", "gemm", "axpy")]
+        letter = "s" if kind == np.float32 else "d"
+        blas = [routine_address(letter + name) for name in ("syrk", "gemm", "axpy")]
         if find_routine("sum_tile", kind) is None or None in blas or n_variables > MAX_VARIABLES:
             return None
         low, high = (None, None) if limits is None else limits

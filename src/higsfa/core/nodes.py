@@ -214,7 +214,8 @@ class Node(_Cast):
     slow, slow_offset : F (J, I') and f (J,).
     rest_inputs, rest_slow, rest_offset : G (D - J, I), H (D - J, J) and k (D - J,).
     decoder, decode_offset : D (I, D) and d (I,); of the node's input, before the projection is undone.
-    delta_values : Delta of the slow features, ascending; more than the node keeps, where more were computed.
+    delta_values : Delta of the slow features, ascending unless there is shrinkage; more than the node keeps, where more
+        were computed.
     rank : rank of the covariance of the expanded input.
     output_mean : mean of y over the training data (plain weights).
     """

@@ -30,7 +30,8 @@ class NodeOptions:
     ----------
     n_components : D, the number of features; None for all.
     preserve : whether the node is information preserving (iSFA, iGSFA) or only slow (SFA, GSFA).
-    delta_threshold, n_slow : features with Delta below the threshold form the slow part, or exactly n_slow do.
+    delta_threshold, n_slow : the slow part has as many features as there are with Delta below the threshold among the
+        first n_components, or exactly n_slow.
     scaling : "sensitivity" or "qr".
     min_scale : lower bound on the scales, relative to the largest.
     weighted : regression and PCA with vertex weights instead of plain ones.
@@ -51,7 +52,7 @@ class NodeOptions:
 
 @dataclass(frozen=True, eq=False)
 class SlowFeatures:
-    """Slow features s = B^T (z - mean): B (I', k), Delta values, ascending, of these and further ones, and the rank."""
+    """Slow features s = B^T (z - mean): B (I', k), Delta values of these and perhaps further ones, and the rank."""
 
     B: Floats
     delta_values: Floats
@@ -146,7 +147,8 @@ class _Regression:
 def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: NodeOptions) -> Node:
     """Solve a node. `cov` and `shift` are those of its variables t (see :class:`Frontend`)."""
     n = frontend.n_expanded
-    sigma, mu = (_whole(cov.C), cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
+    sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
+    sigma = _without_constants(_whole(sigma), cov.noise)
     most = n if options.n_components is None else options.n_components
     wanted, limit = most, np.inf
     if options.preserve and options.n_slow is not None:
@@ -168,6 +170,13 @@ def _whole(C: Floats) -> Floats:
     C = C.copy()
     mirror(C)
     return C
+
+
+def _without_constants(sigma: Floats, noise: Floats) -> Floats:
+    """A covariance, exactly 0 for variables that are constant up to rounding: no component shall describe these."""
+    constant = np.diag(sigma) <= noise
+    sigma[constant], sigma[:, constant] = 0.0, 0.0
+    return sigma
 
 
 def _regress(

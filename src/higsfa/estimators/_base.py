@@ -127,6 +127,12 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 UserWarning,
                 stacklevel=3,
             )
+        elif node.n_components == 0:
+            warnings.warn(
+                "X is constant up to rounding: there are no features, and transform returns no columns",
+                UserWarning,
+                stacklevel=3,
+            )
         self.statistics_ = statistics
         self._node: Node = node
         self.n_components_ = node.n_components
@@ -203,7 +209,9 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         array of shape (n_samples, n_features)
         """
         check_is_fitted(self, "_node")
-        Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y")
+        if getattr(Y, "shape", ())[1:] == (0,):
+            Y = np.asarray(Y, dtype=np.float64)  # a DataFrame without columns has no type that could be checked
+        Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y", ensure_min_samples=0, ensure_min_features=0)
         if Y.shape[1] != self._node.n_components:
             raise ValueError(f"Y has {Y.shape[1]} features, but {type(self).__name__} makes {self._node.n_components}")
         return np.ascontiguousarray(self._node.decode(Y.T).T)

@@ -40,7 +40,8 @@ class IGSFA(LabelledEstimator):
     weighted : bool, default=False
         Whether regression and PCA use the vertex weights of the graph, too.
     shrinkage : float, default=0.0
-        Against over-fitting: solve as if white noise of this fraction of the mean variance were in the data.
+        Against over-fitting: solve as if every expanded variable had white noise of this fraction of its variance on
+        top. Features are sorted by their Delta values with the noise; their own Delta values need not ascend then.
     clip_range : bool, default=True
         Clip inputs to their range in the training data before a nonlinear expansion, so that unseen data cannot blow
         up. It changes nothing on the training data.

@@ -43,7 +43,8 @@ class Layer(BaseEstimator):
     pad : bool, default=False
         Where fields do not fit the grid, move the last one inward instead of raising an error.
     shrinkage : float, default=0.0
-        Against over-fitting: solve as if white noise of this fraction of the mean variance were in the data.
+        Against over-fitting: solve as if every expanded variable had white noise of this fraction of its variance on
+        top. Features are sorted by their Delta values with the noise; their own Delta values need not ascend then.
     weighted : bool, default=False
         Whether regression and PCA in the nodes use vertex weights.
 
