@@ -46,6 +46,7 @@ def small(monkeypatch):
     monkeypatch.setattr(driver, "NETWORK_BLOCK", 50)
     monkeypatch.setattr(driver, "NETWORK_TILE", 20)
     monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # no power is cut here
 
 
 def stream(monkeypatch):

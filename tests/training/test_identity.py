@@ -206,6 +206,18 @@ def test_a_class_that_changes_makes_another_function(monkeypatch):
     assert identify(Power(2)) != power
 
 
+def test_another_version_of_a_package_makes_another_function(monkeypatch):
+    names = ("numpy", "numpy, not a ufunc", "scipy", "scipy, in Python", "calling")
+    before = {name: identify(FUNCTIONS[name]) for name in names}
+    monkeypatch.setattr(np, "__version__", "99")
+    monkeypatch.setattr(scipy, "__version__", "99")
+    for name in names:
+        assert identify(FUNCTIONS[name]) != before[name]
+    python = identify(abs)
+    monkeypatch.setattr(sys, "version_info", (4, 0))
+    assert identify(abs) != python
+
+
 MODULES = {
     "mine": "import helpers\nfrom others import half\nimport numpy as np\ndef f(X):\n    return helpers.g(X)\n",
     "helpers": "from others import half\ndef g(X):\n    return half(X)\n",
