@@ -100,10 +100,10 @@ class Statistics:
         return solve_node(self.covariances(), frontend, self.shift, options)
 
     def __add__(self, other: object) -> Any:
-        if not isinstance(other, Statistics):
+        if not isinstance(other, type(self)):
             return NotImplemented
-        if type(other) is not type(self) or not self.origin.fits(other.origin):
-            raise ValueError(f"statistics of different graphs cannot be added: {self} and {other}")
+        if not self.origin.fits(other.origin):
+            raise _different(self, other)
         _check_same_inputs(self.frontend, other.frontend)
         first, second = self._aligned(other)
         moved = shifted(second.sums, second.shift - first.shift)
@@ -111,12 +111,21 @@ class Statistics:
         origin = first.origin if first.origin.terms[0][2] is not None else second.origin
         return replace(first, sums=merge(first.sums.copy(), moved), precision=precision, origin=origin)
 
+    def __radd__(self, other: object) -> Any:
+        if isinstance(other, Statistics):
+            raise _different(other, self)
+        return NotImplemented
+
     def __str__(self) -> str:
         return f"statistics for {self.origin}"
 
     def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
         """Both with the same channels."""
         return self, other
+
+
+def _different(a: Statistics, b: Statistics) -> ValueError:
+    return ValueError(f"statistics of different graphs cannot be added: {a} and {b}")
 
 
 def _check_same_inputs(a: Frontend, b: Frontend) -> None:

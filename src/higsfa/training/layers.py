@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class LayerPlan:
     shared: bool
     clip_range: bool
     options: NodeOptions
-    rounding: float = 0.0
+    rounding: float = field(default=0.0, compare=False)  # of the data, not of the layer
 
     def precision(self, dtype: np.dtype[Any]) -> float:
         """Relative precision of sums whose products are of this type."""
