@@ -1,10 +1,13 @@
 """Readers, on small copies of the layouts in which the data sets come."""
 
+from datetime import date, timedelta
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from higsfa.datasets import readers
+from higsfa.datasets import _reader_eyes, readers
+from higsfa.datasets._reader_ages import _years
 from higsfa.datasets.readers import read_fairface, read_fgnet, read_folder, read_morph2, read_utkface
 
 MORPH_HEADER = "id_num,picture_num,dob,doa,race,gender,facial_hair,age,age_diff,glasses,photo"
@@ -133,6 +136,95 @@ def test_morph2_takes_eyes_from_columns_or_from_a_table_of_their_own(morph):
         read_morph2(root, table, eyes=write(root / "text.csv", "009055_1M54,1,2,3,4", "012345_0F25,1,far,3,4"))
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        *("left_eye_x left_eye_y right_eye_x right_eye_y", "LEye_X LEye_Y REye_X REye_Y"),
+        *("eye_left_x eye_left_y eye_right_x eye_right_y", "eye1_x eye1_y eye2_x eye2_y"),
+        *("lx ly rx ry", "x1 y1 x2 y2", "leftEyeX leftEyeY rightEyeX rightEyeY"),
+    ],
+)
+def test_columns_with_eyes_have_many_names(morph, names):
+    root, _ = morph
+    rows = ["009055_1M54.JPG,54,67,99,117,103", "009055_2M54.JPG,54,,,,"]
+    table = write(root / "t.csv", "photo,age," + ",".join(names.split()), *rows)
+    eyes = read_morph2(root / "Album2", table).eyes
+    assert_allclose(eyes, [[[67, 99], [117, 103]], np.full((2, 2), np.nan)])
+    rows[1] = "009055_2M54.JPG,54,1,2,three,4"
+    with pytest.raises(ValueError, match=r"line 3: eye coordinates \('1', '2', 'three', '4'\)"):
+        read_morph2(root / "Album2", write(root / "t.csv", "photo,age," + ",".join(names.split()), *rows))
+
+
+def test_ages_count_birthdays_and_days_since_the_last_one():
+    rng = np.random.default_rng(0)
+    first = date(1930, 1, 1)
+    days = [
+        (first + timedelta(int(a)), int(b))
+        for a, b in zip(rng.integers(0, 25_000, 300), rng.integers(0, 25_000, 300), strict=True)
+    ]
+    days += [(date(1960, 2, 29), n) for n in (0, 1, 365, 366, 367, 1460, 1461, 1462)]
+    for born, n in days:
+        taken = born + timedelta(n)
+        age = _years(born, taken)
+        completed = taken.year - born.year - ((taken.month, taken.day) < (born.month, born.day))
+        assert int(age) == completed
+        assert age - completed < 1
+        assert _years(born, taken + timedelta(1)) - age == pytest.approx(1 / 365.5, abs=1e-5)
+        birthday = (taken.month, taken.day) == (born.month, born.day)
+        assert (age == completed) == (
+            birthday or ((born.month, born.day, taken.month, taken.day) == (2, 29, 3, 1) and not leap(taken.year))
+        )
+
+
+def leap(year):
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+@pytest.mark.parametrize(
+    ("age", "dob", "doa", "expected"),
+    [
+        ("54", "12/31/1899", "12/20/1954", 54.0),
+        ("55", "01/01/1900", "01/01/1955", 55.0),
+        ("", "01/01/1900", "01/01/2019", 119.0),
+        ("", "01/01/1900", "01/01/2020", 120.0),
+        ("", "01/01/1900", "07/01/2020", np.nan),
+        ("", "01/01/2100", "01/01/2100", 0.0),
+        ("", "01/01/2099", "01/01/2101", np.nan),
+        ("", "01/02/2000", "01/01/2000", np.nan),
+        ("53", "10/09/1950", "10/09/2004", 54.0),
+        ("55", "10/09/1950", "10/09/2004", 54.0),
+        ("52", "10/09/1950", "10/09/2004", 52.0),
+        ("56", "10/09/1950", "10/09/2004", 56.0),
+        ("21", "10/09/1950", "", 21.0),
+        ("21", "", "10/09/1950", 21.0),
+        ("", "10/09/32", "10/09/04", 72.0),
+        ("", "02/29/00", "03/01/01", 1.0),
+        ("", "10/09/05", "10/09/04", 99.0),
+        ("x", "soon", "later", np.nan),
+    ],
+)
+def test_dates_that_cannot_be_are_ignored(morph, age, dob, doa, expected):
+    root, _ = morph
+    table = write(root / "t.csv", "age,dob,doa,photo", f"{age},{dob},{doa},009055_1M54.JPG")
+    assert_allclose(read_morph2(root / "Album2", table).labels["age"], [expected])
+
+
+@pytest.mark.parametrize(
+    ("names", "row"),
+    [
+        ("date_of_birth,date_of_acquisition,file", "10/09/1950,12/20/2004,009055_1M54.JPG"),
+        ("Birth Date,Photo-Date,image", "10/09/1950,12/20/2004,009055_1M54.JPG"),
+        ("birthdate,date of arrest,File Name", "10/09/1950,12/20/2004,009055_1M54.JPG"),
+        ("acquisition date\tdob\tfilename", "12/20/2004\t10/09/1950\t009055_1M54.JPG"),
+    ],
+)
+def test_columns_of_dates_and_photos_have_many_names(morph, names, row):
+    root, _ = morph
+    faces = read_morph2(root / "Album2", write(root / "t.csv", names, row))
+    assert_allclose(faces.labels["age"], 54 + 72 / 365)
+    assert list(faces.labels) == ["age"]
+
+
 def test_morph2_names_what_is_missing(morph):
     root, table = morph
     (root / "Album2" / "009055_2M54.JPG").unlink()
@@ -171,7 +263,7 @@ def test_fgnet_names_hold_person_and_age_and_landmarks_the_eyes(tmp_path):
         assert_allclose(faces.eyes[2], [[90, 80], [150, 79]])
 
 
-def test_fgnet_reports_wrong_names_and_wrong_landmarks(tmp_path):
+def test_fgnet_reports_wrong_names_and_wrong_landmarks(tmp_path, monkeypatch):
     touch(tmp_path, "001A02.JPG", "holiday.jpg")
     with pytest.raises(ValueError, match=r"1 images have names.*001A02.JPG.*holiday.jpg.*on_malformed='skip'"):
         read_fgnet(tmp_path)
@@ -183,6 +275,28 @@ def test_fgnet_reports_wrong_names_and_wrong_landmarks(tmp_path):
     write(tmp_path / "points" / "001a02.pts", "version: 1", "{", "1 2", "}")
     with pytest.warns(UserWarning, match="holiday"), pytest.raises(ValueError, match=r"001a02.pts: expected 68 .*2"):
         read_fgnet(tmp_path, on_malformed="skip")
+    (tmp_path / "holiday.jpg").unlink()
+    for numbers in ([1] * 135, [1] * 137, [1] * 135 + ["nan"], [1] * 135 + ["x"]):
+        write(tmp_path / "points" / "001a02.pts", "{", *map(str, numbers), "}")
+        with pytest.raises(ValueError, match=r"001a02.pts: expected 68"):
+            read_fgnet(tmp_path)
+    monkeypatch.setattr(_reader_eyes, "MAX_POINTS_FILE", 2 * 136 + 4)
+    write(tmp_path / "points" / "001a02.pts", "{", *["1"] * 136, "}")
+    assert_array_equal(read_fgnet(tmp_path).eyes, np.ones((1, 2, 2)))
+    write(tmp_path / "points" / "001a02.pts", "{", *["1"] * 136, "}", "")
+    with pytest.raises(ValueError, match=r"more than 276 bytes"):
+        read_fgnet(tmp_path)
+
+
+def test_fgnet_finds_landmarks_beside_the_images_only(tmp_path):
+    touch(tmp_path, "FGNET/Images/001A02.JPG", "other/001A02.JPG")
+    landmarks(tmp_path / "FGNET" / "POINTS" / "001A02.PTS", (160, 121), (100.5, 120))
+    landmarks(tmp_path / "points" / "001a02.pts", (1, 2), (3, 4))
+    for folder in ("FGNET", "FGNET/Images"):
+        assert_allclose(read_fgnet(tmp_path / folder).eyes, [[[100.5, 120], [160, 121]]])  # left in the image first
+    assert read_fgnet(tmp_path / "other").eyes is None
+    with pytest.raises(ValueError, match="on_malformed='ignore'"):
+        read_fgnet(tmp_path / "other", on_malformed="ignore")
 
 
 def test_utkface_names_hold_age_gender_and_race(tmp_path):
@@ -231,8 +345,17 @@ def test_fairface_ages_are_the_middle_of_their_group(tmp_path):
     assert_array_equal(faces.labels["race"], ["East Asian", "Latino_Hispanic", "White", "Middle Eastern", None])
     assert_array_equal(faces.labels["service_test"], [False, True, False, True, True])
     assert read_fairface(table, tmp_path / "val").paths == faces.paths
-    with pytest.raises(ValueError, match="line 2: age 'young'"):
-        read_fairface(write(tmp_path / "t.csv", "file,age", "val/1.jpg,young"), tmp_path)
+    for text in ("young", "29-20", "1-2-3"):
+        with pytest.raises(ValueError, match=f"line 2: age '{text}'"):
+            read_fairface(write(tmp_path / "t.csv", "file,age", f"val/1.jpg,{text}"), tmp_path)
+    texts = {"(25; 32)": 28.5, "70+": 75, "over 80": 85, "OLDER than 60": 65, "Above 5": 10, "41": 41, "20-20": 20}
+    write(tmp_path / "t.csv", "image,Age Group", *(f"val/1.jpg,{text}" for text in texts))
+    faces = read_fairface(tmp_path / "t.csv", tmp_path)
+    assert_array_equal(faces.labels["age"], list(texts.values()))
+    assert list(faces.labels) == ["age", "age_group"]
+    assert (faces.name, faces.eyes, faces.skipped) == ("FairFace", None, ())
+    write(tmp_path / "t.csv", "file,age,service_test", *(f"val/1.jpg,3-9,{text}" for text in ("1", "YES", "no", "0")))
+    assert_array_equal(read_fairface(tmp_path / "t.csv", tmp_path).labels["service_test"], [True, True, False, False])
 
 
 def test_fairface_does_not_take_images_of_another_part(tmp_path):
@@ -285,6 +408,47 @@ def test_folder_without_a_table_lists_all_images_in_order(tmp_path):
     assert [path.relative_to(tmp_path).as_posix() for path in faces.paths] == ["a.JPG", "b.png", "sub/c.jpeg"]
     assert faces.labels == {}
     assert faces.name == tmp_path.name
+    assert repr(faces) == f"<ImageSet {tmp_path.name}: 3 images, labels [], no eyes>"
+    assert read_folder(tmp_path, name="mine").name == "mine"
+
+
+def test_tables_may_have_blank_lines_quotes_and_empty_ends(tmp_path):
+    touch(tmp_path, "a.png", "b, c.png")
+    (tmp_path / "t.csv").write_text('\n  \nfile;n;n\n;;\n"a.png"; 1 ;9;;\n\n"b, c.png";2;9')
+    faces = read_folder(tmp_path, tmp_path / "t.csv")
+    assert [path.name for path in faces.paths] == ["a.png", "b, c.png"]
+    assert_array_equal(faces.labels["n"], [1, 2])  # of two columns of one name the first counts
+    (tmp_path / "t.csv").write_text("\n \nfile;n;m\n\na.png;1;2;x\n")
+    with pytest.raises(ValueError, match="line 5: 4 fields where the first line has 3"):
+        read_folder(tmp_path, tmp_path / "t.csv")
+
+
+def test_paths_may_begin_with_the_names_of_the_folders_above(tmp_path):
+    touch(tmp_path, "set/photos/a.png", "set/photos/SUB/B.png", "a.png")
+    for path, found in (
+        ("a.png", "set/photos/a.png"),
+        ("photos/a.png", "set/photos/a.png"),
+        ("Set/Photos/a.PNG", "set/photos/a.png"),
+        ("./sub//b.png", "set/photos/SUB/B.png"),
+        ("other/a.png", None),
+        ("set/a.png", None),
+        ("sub", None),
+        ("a.png/b", None),
+    ):
+        table = write(tmp_path / "t.csv", "file,n", f"{path},1", "a.png,2")
+        faces = read_folder(tmp_path / "set" / "photos", table, on_missing="skip")
+        assert len(faces) == (1 if found is None else 2), path
+        assert found is None or faces.paths[0] == tmp_path / found
+        assert len(faces.skipped) == (1 if found is None else 0)
+    # Images of MORPH-II have unique names, whatever folder the table says.
+    table = write(tmp_path / "t.csv", "photo,age", "any/where/a.png,1")
+    assert read_morph2(tmp_path / "set" / "photos", table).paths == (tmp_path / "set" / "photos" / "a.png",)
+
+
+def test_of_names_that_differ_in_capitals_the_exact_one_is_found(tmp_path):
+    touch(tmp_path, "a.png", "A.png")
+    table = write(tmp_path / "t.csv", "file,n", "A.png,1", "a.png,2")
+    assert [path.name for path in read_folder(tmp_path, table).paths] == ["A.png", "a.png"]
 
 
 def test_subset_takes_masks_numbers_and_slices(tmp_path):
@@ -296,6 +460,8 @@ def test_subset_takes_masks_numbers_and_slices(tmp_path):
         assert_array_equal(part.labels["n"], expected)
         assert [path.stem for path in part.paths] == ["abc"[i] for i in expected]
         assert_array_equal(part.eyes[:, 0, 0], expected)
+    assert repr(faces).endswith("3 images, labels ['n'], eyes>")
+    assert read_folder(tmp_path, table, label_columns=["n"]).subset([1]).eyes is None
 
 
 @pytest.mark.parametrize(
@@ -330,12 +496,15 @@ def test_tables_beyond_the_limits_or_out_of_shape_are_errors(tmp_path, monkeypat
     (tmp_path / "t.csv").write_text("file,n\na.png,'" + "x" * readers.MAX_LINE)
     with pytest.raises(ValueError, match="more than 65536 characters"):
         read_folder(tmp_path, tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text("file,n\na.png," + "x" * (readers.MAX_LINE - 7) + "\n")
+    assert len(read_folder(tmp_path, tmp_path / "t.csv").labels["n"][0]) == readers.MAX_LINE - 7
     (tmp_path / "t.csv").write_text('file,n\na.png,"' + "x\n" * 100_000)
     with pytest.raises(ValueError, match="not a readable CSV table"):
         read_folder(tmp_path, tmp_path / "t.csv")
     monkeypatch.setattr(readers, "MAX_ROWS", 5)
     with pytest.raises(ValueError, match="more than 5 rows"):
-        read_folder(tmp_path, write(tmp_path / "t.csv", "file,n", *["a.png,1"] * 9))
+        read_folder(tmp_path, write(tmp_path / "t.csv", "file,n", *["a.png,1"] * 5))
+    assert len(read_folder(tmp_path, write(tmp_path / "t.csv", "file,n", *["a.png,1"] * 4))) == 4
 
 
 def test_folders_and_tables_that_are_not_there_are_named(tmp_path):

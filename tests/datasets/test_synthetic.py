@@ -208,6 +208,59 @@ def test_recordings_begin_somewhere_else():
     assert np.median(jump[cut]) > 10 * np.median(jump[~cut])
 
 
+def test_slow_parameters_are_stationary_noise_with_a_gaussian_autocorrelation():
+    _, parameters, _ = make_moving_patches(40_000, size=2, slowness=3.0)
+    for name, spread in (("x", 40.0), ("y", 40.0), ("angle", 0.5), ("zoom", 0.2)):
+        walk = np.log(parameters[name]) if name == "zoom" else parameters[name]
+        assert walk.std() == pytest.approx(spread, rel=0.05)
+        assert abs(walk.mean()) < 0.1 * spread
+        for lag in (1, 3, 6, 12):
+            found = np.mean(walk[lag:] * walk[:-lag]) / np.mean(walk**2)
+            assert found == pytest.approx(np.exp(-((lag / 6.0) ** 2)), abs=0.05)
+        ends = [np.mean(walk[:20] ** 2), np.mean(walk[-20:] ** 2)]
+        assert max(ends) < 9 * spread**2
+
+
+def test_frames_are_what_their_parameters_show_of_one_world():
+    frames, parameters, _ = make_moving_patches(4300, size=6, n_recordings=3, random_state=5)
+    world = _world(np.random.default_rng(np.random.RandomState(5).randint(2**31 - 1)))
+    rows = [0, 1, 4095, 4096, 4299]
+    seen = _seen(world, 6, **{name: values[rows, None, None] for name, values in parameters.items()})
+    np.testing.assert_allclose(frames[rows], seen, atol=1e-6)
+
+
+def test_the_world_is_like_a_photograph():
+    """Power falls as 1/f², but for the objects, and it goes on round the edges."""
+    world = _world(np.random.default_rng(0))
+    assert world.shape == (256, 256)
+    assert 0 <= world.min() < 0.1
+    assert 0.9 < world.max() <= 1
+    assert world.mean() == pytest.approx(0.5, abs=0.1)
+    power = np.abs(np.fft.fft2(world)) ** 2
+    f = np.fft.fftfreq(256)
+    radius = np.hypot(f[:, None], f)
+    mean = [power[(radius > low) & (radius < 1.2 * low)].mean() for low in (0.02, 0.04, 0.08, 0.16)]
+    slopes = np.diff(np.log2(mean))
+    assert np.all((slopes > -3.3) & (slopes < -1.5))
+    inner = np.abs(np.diff(world, axis=0)).mean(), np.abs(np.diff(world, axis=1)).mean()
+    across = np.abs(world[0] - world[-1]).mean(), np.abs(world[:, 0] - world[:, -1]).mean()
+    np.testing.assert_allclose(across, inner, rtol=0.35)
+    edges = np.sort(np.abs(np.diff(world, axis=0)).ravel())
+    assert edges[-300] > 4.5 * np.median(edges)  # objects have edges that the texture lacks
+
+
+def test_a_zoomed_window_magnifies():
+    ramp = np.tile(np.arange(256.0), (256, 1))
+    x, y, none = (np.full((1, 1, 1), value) for value in (100.25, 60.5, 0.0))
+    for zoom in (1.0, 2.0, 0.5):
+        seen = _seen(ramp, 5, x, y, none, np.full((1, 1, 1), zoom))[0]
+        np.testing.assert_allclose(seen, np.tile(100.25 + np.arange(-2, 3) / zoom, (5, 1)))
+        turned = _seen(ramp, 5, x, y, none + np.pi / 6, np.full((1, 1, 1), zoom))[0]
+        u, v = np.arange(-2, 3) / zoom, np.arange(-2, 3)[:, None] / zoom
+        np.testing.assert_allclose(turned, 100.25 + np.cos(np.pi / 6) * u - 0.5 * v)
+    np.testing.assert_allclose(_seen(ramp.T, 4, x, y, none, none + 1)[0, :, 0], 60.5 + np.arange(-1.5, 2))
+
+
 def test_a_window_without_turn_and_zoom_is_a_piece_of_the_world():
     world = _world(np.random.default_rng(0))
     x, y, none, one = (np.full((1, 1, 1), value) for value in (60.0, 250.0, 0.0, 1.0))

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,14 @@ def read_table(path: Any, max_rows: int, max_line: int, header: bool = True) -> 
     with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
         try:
             text = _limited_lines(file, path, max_line)
-            first = next(text, "")
-            delimiter = max(",;\t", key=first.count)
-            reader = csvlib.reader(_chain(first, text), delimiter=delimiter)
+            n_blank, first = 0, next(text, "")
+            while first and not first.strip():
+                n_blank, first = n_blank + 1, next(text, "")
+            reader = csvlib.reader(chain([first], text), delimiter=max(",;\t", key=first.count))
             for row in reader:
                 if any(field.strip() for field in row):
                     rows.append(row)
-                    lines.append(reader.line_num)
+                    lines.append(n_blank + reader.line_num)
                 if len(rows) > max_rows:
                     raise ValueError(f"{path}: more than {max_rows} rows; split the table")
         except UnicodeDecodeError as error:
@@ -73,8 +75,3 @@ def _limited_lines(file: Any, path: Path, max_line: int) -> Iterator[str]:
         if len(line) > max_line:
             raise ValueError(f"{path}: a line has more than {max_line} characters; is it a CSV table?")
         yield line
-
-
-def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
