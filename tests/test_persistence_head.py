@@ -32,7 +32,7 @@ def labels(age):
     """One label of every kind that a class can be of."""
     third = np.digitize(age, [30, 50])
     mixed = np.empty(len(age), dtype=object)
-    mixed[:] = [("a", 7, True)[c] for c in third]
+    mixed[:] = [(2.5, 7, True)[c] for c in third]
     return {
         "age": age,
         "text": np.array(["young", "süß", "\0😀\ud800x"])[third],

@@ -284,7 +284,7 @@ def test_fgnet_reports_wrong_names_and_wrong_landmarks(tmp_path, monkeypatch):
     write(tmp_path / "points" / "001a02.pts", "{", *["1"] * 136, "}")
     assert_array_equal(read_fgnet(tmp_path).eyes, np.ones((1, 2, 2)))
     write(tmp_path / "points" / "001a02.pts", "{", *["1"] * 136, "}", "")
-    with pytest.raises(ValueError, match=r"more than 276 bytes"):
+    with pytest.raises(ValueError, match=r"larger than 276 bytes"):
         read_fgnet(tmp_path)
 
 

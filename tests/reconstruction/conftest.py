@@ -11,7 +11,7 @@ from higsfa.graphs import ClusteredGraph, SerialGraph
 from higsfa.reconstruction import ImagePrior, LinearReconstruction
 
 SIZE = 32
-SMOOTH = {"shrinkage": 0.1}  # a few hundred faces are few: without it features are hypersensitive
+SMOOTH = {"shrinkage": 3.0}
 
 
 @pytest.fixture(scope="session")

@@ -245,6 +245,8 @@ class Node(_Cast):
     @cached_property
     def fits_single(self) -> bool:
         """Whether single precision holds the expanded variables: their weights are about one over their size."""
+        if not self.n_slow:
+            return True
         weights = np.max(np.abs(self.slow), axis=0, initial=0.0)
         return not np.any((weights > 0) & ((weights < 1e-15) | (weights > 1e15)))
 
