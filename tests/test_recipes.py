@@ -234,7 +234,7 @@ def test_words_stand_for_recipes_with_default_parameters(word, kind):
 def test_what_is_no_recipe_is_refused_by_name():
     with pytest.raises(ValueError, match=r"graph='circular' is unknown; use one of \['auto', 'clustered'"):
         as_recipe("circular")
-    with pytest.raises(TypeError, match="graph must be a recipe .* got int"):
+    with pytest.raises(TypeError, match=r"graph must be a recipe .* got int"):
         as_recipe(3)
 
 
