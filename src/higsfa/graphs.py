@@ -73,11 +73,6 @@ class GraphRecipe(BaseEstimator):
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         raise TypeError(f"{type(self).__name__} is no complete recipe")
 
-    @property
-    def supports_sample_weight(self) -> bool:
-        """Whether samples may have weights other than 1."""
-        return True
-
     def origin(self, y: Any) -> Origin:
         """What statistics that are gathered for the graph of labels y are told apart by."""
         params = self.get_params(deep=False)
@@ -130,10 +125,6 @@ class GraphSum(GraphRecipe):
             raise ValueError(f"weights: {len(weights)} given for {len(self.graphs)} graphs")
         return weights
 
-    @property
-    def supports_sample_weight(self) -> bool:
-        return all(graph.supports_sample_weight for graph in self.graphs)
-
     def origin(self, y: Any) -> Origin:
         parts = zip(self._weights(), (graph.origin(y) for graph in self.graphs), strict=True)
         return Origin(tuple((weight * own, *name) for weight, part in parts for own, *name in part.terms))
@@ -184,8 +175,6 @@ class SequenceGraph(GraphRecipe):
     def __init__(self, lag: int = 1) -> None:
         self.lag = lag
 
-    supports_sample_weight = False
-
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         _check_unweighted(self, w)
         _check_count("lag", self.lag, 1)
@@ -211,8 +200,6 @@ class WindowGraph(GraphRecipe):
         self.label = label
         self.half_width = half_width
         self.mirrored = mirrored
-
-    supports_sample_weight = False
 
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         _check_unweighted(self, w)
@@ -303,8 +290,6 @@ class EdgeGraph(GraphRecipe):
     def __init__(self, edges: Any, node_weights: Any = None) -> None:
         self.edges = edges
         self.node_weights = node_weights
-
-    supports_sample_weight = False
 
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         _check_unweighted(self, w)
