@@ -83,7 +83,7 @@
     const p = posterior(label, y);
     if (label.numeric) {
       const value = p.reduce((sum, share, c) => sum + share * label.classes[c], 0);
-      return { value: label.integer ? Math.trunc(Number(value.toFixed(6))) : value };
+      return { value: label.integer ? Math.floor(Number(value.toFixed(6))) : value };
     }
     const best = p.indexOf(Math.max(...p));
     return { value: label.classes[best], probability: p[best] };
