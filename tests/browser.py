@@ -29,26 +29,36 @@ class Opened(NamedTuple):
 
 
 @contextmanager
-def open_page(path: Path, width: int = 1400, height: int = 900, *, dark: bool = False) -> Iterator[Opened]:
-    """Open a file in a window of the given size; skips the test where there is no playwright or no chromium."""
+def browsing() -> Iterator[Any]:
+    """A browser; skips the test where there is no playwright or no chromium."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("no chromium is installed")
-    errors: list[str] = []
-    requests: list[str] = []
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
         try:
-            scheme = "dark" if dark else "light"
-            page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-            page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-            page.on("pageerror", lambda error: errors.append(str(error)))
-            page.on("request", lambda request: requests.append(request.url))
-            page.goto(Path(path).resolve().as_uri())
-            yield Opened(page, errors, requests)
+            yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def open_page(
+    browser: Any, path: Path, width: int = 1400, height: int = 900, *, dark: bool = False
+) -> Iterator[Opened]:
+    """Open a file in a window of the given size."""
+    errors: list[str] = []
+    requests: list[str] = []
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light")
+    try:
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(Path(path).resolve().as_uri())
+        yield Opened(page, errors, requests)
+    finally:
+        page.close()
 
 
 def horizontal_overflow(page: Any) -> int:

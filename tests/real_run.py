@@ -51,6 +51,7 @@ n_jobs = 1
 
 [head]
 n_features = {{ age = 9, gender = "cv", race = 10, strength = 10 }}
+n_classes = {{ age = 12 }}
 integer = ["age"]
 
 [protocol]

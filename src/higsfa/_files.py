@@ -80,7 +80,8 @@ def without_waiting(path: str, flags: int) -> int:
 def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     """All bytes of a regular file, unless there are more than `most`."""
     with open_regular(path) as file:
-        data = file.read(most + 1)
+        # Room is taken for as much as is asked for, so that no more than the file should be.
+        data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     if len(data) > most:
         raise ValueError(f"{os.fspath(path)} is larger than {most:,} bytes; check that it is the right file")
     return data

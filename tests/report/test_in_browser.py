@@ -8,8 +8,8 @@ WIDTHS = pytest.mark.parametrize("width", [375, 1400])
 
 
 @WIDTHS
-def test_the_report_opens_quietly_and_alone(full_report, width):
-    with open_page(full_report, width) as (page, errors, requests):
+def test_the_report_opens_quietly_and_alone(browser, full_report, width):
+    with open_page(browser, full_report, width) as (page, errors, requests):
         page.wait_for_timeout(200)
         assert page.title().endswith("higsfa report")
         assert errors == []
@@ -18,8 +18,8 @@ def test_the_report_opens_quietly_and_alone(full_report, width):
 
 @WIDTHS
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_report_fits_the_window(full_report, width, dark):
-    with open_page(full_report, width, dark=dark) as (page, _, _):
+def test_the_report_fits_the_window(browser, full_report, width, dark):
+    with open_page(browser, full_report, width, dark=dark) as (page, _, _):
         assert horizontal_overflow(page) == 0
         for element in page.query_selector_all("details"):
             element.evaluate("node => node.open = true")
@@ -27,8 +27,8 @@ def test_the_report_fits_the_window(full_report, width, dark):
 
 
 @WIDTHS
-def test_figures_are_visible_and_fit(full_report, width):
-    with open_page(full_report, width) as (page, _, _):
+def test_figures_are_visible_and_fit(browser, full_report, width):
+    with open_page(browser, full_report, width) as (page, _, _):
         drawings = page.query_selector_all(".plot svg")
         assert len(drawings) == 14
         for drawing in drawings:
@@ -44,8 +44,8 @@ def test_figures_are_visible_and_fit(full_report, width):
 
 
 @WIDTHS
-def test_text_of_figures_is_large_enough_to_read(full_report, width):
-    with open_page(full_report, width) as (page, _, _):
+def test_text_of_figures_is_large_enough_to_read(browser, full_report, width):
+    with open_page(browser, full_report, width) as (page, _, _):
         heights = page.evaluate(
             """() => [...document.querySelectorAll('.plot text')].map(node =>
                 parseFloat(getComputedStyle(node).fontSize) * node.getScreenCTM().a).filter(size => size > 0)"""
@@ -54,8 +54,8 @@ def test_text_of_figures_is_large_enough_to_read(full_report, width):
         assert min(heights) > 8
 
 
-def test_tables_scroll_in_their_own_container(full_report):
-    with open_page(full_report, 375) as (page, _, _):
+def test_tables_scroll_in_their_own_container(browser, full_report):
+    with open_page(browser, full_report, 375) as (page, _, _):
         inner, outer = page.evaluate(
             """() => { const box = document.querySelector('table.dense').parentElement;
                        return [box.scrollWidth, box.clientWidth]; }"""
@@ -65,9 +65,9 @@ def test_tables_scroll_in_their_own_container(full_report):
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_stands_out_from_the_page(full_report, dark):
+def test_text_stands_out_from_the_page(browser, full_report, dark):
     """Contrast of at least 4.5 to 1 (WCAG AA), computed from the colours that the browser uses."""
-    with open_page(full_report, dark=dark) as (page, _, _):
+    with open_page(browser, full_report, dark=dark) as (page, _, _):
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         for selector in ("body", ".lead", "small", ".main th", ".chance td", "nav a", "footer p", ".plot text"):
             name = "fill" if selector == ".plot text" else "color"

@@ -1,5 +1,6 @@
 """The page: complete, escaped, alone in the world, and readable by those who do not see it."""
 
+import os
 import re
 import webbrowser
 import xml.etree.ElementTree as ET
@@ -14,8 +15,7 @@ from higsfa.report import feature_figures, figures, write_report
 from higsfa.report.drawing import draw
 from higsfa.report.page import sections
 from higsfa.report.reading import read_run
-
-NASTY = "<script>alert(1)</script>"
+from real_run import NASTY, RACES, TITLE, UNIT
 
 
 class Outline(HTMLParser):
@@ -52,31 +52,34 @@ def anchors(folder):
     return [section.anchor for section in sections(read_run(folder))]
 
 
-def test_all_sections_are_there(undrawn, full_folder, page):
+def test_all_sections_are_there(undrawn, real, page):
     expected = ["accuracy", "cumulative", "slowness", "features", "reconstruction", "network", "sensitivity", "time"]
-    assert anchors(full_folder) == expected
+    assert anchors(real.folder) == expected
     assert [a["id"] for a in page.all("section")] == [*expected, "origin"]
 
 
 def test_text_from_the_run_is_escaped_everywhere(full_report, page):
     assert page.all("script") == []
     assert NASTY not in full_report.read_text(encoding="utf-8")
-    assert any(NASTY in text for text in page.text)
-    assert any("Éire & Öst" in text for text in page.text)
-    assert any('title = "Synthetic <faces>"' in text for text in page.text)
+    text = "".join(page.text)
+    assert text.count(TITLE) >= 2
+    assert f'title = "{TITLE}"' in text
+    for name in RACES:
+        assert name[:12] in text
+    assert f"strength MAE{UNIT}" in text
 
 
-def test_nasty_text_stays_text_wherever_it_stands(fake_run, tmp_path):
+def test_nasty_text_stays_text_wherever_it_stands(changed, tmp_path):
     text = '"><img src=x onerror=alert(1)>'
-    metrics = fake_run.metrics
-    metrics |= {"title": text, "created": text, "higsfa": text, "warnings": [text]}
+    metrics = changed.metrics
+    metrics |= {"title": text, "created": text, "higsfa": text, "warnings": [text], "labels": metrics["labels"][:2]}
     metrics["methods"][0]["name"] = text
     metrics["labels"][0]["unit"] = text
     metrics["labels"][1]["classes"][0] = text
-    fake_run.environment = {text: {text: text}}
-    fake_run.config = "</pre>" + text
-    fake_run.examples["reconstruction_names"] = np.array([text, "HGSFA", "HiGSFA"])
-    outline = Outline(write_report(fake_run.write(tmp_path)).read_text(encoding="utf-8"))
+    changed.environment = {text: {text: text}}
+    changed.config = "</pre>" + text
+    changed.examples["reconstruction_names"] = np.array([text, "HGSFA", "PCA"])
+    outline = Outline(write_report(changed.write(tmp_path)).read_text(encoding="utf-8"))
     assert len(outline.all("img")) == 2 * 4
     assert all(image["src"].startswith("data:image/png;base64,") for image in outline.all("img"))
     assert not [name for _, attributes in outline.tags for name in attributes if name.startswith("on")]
@@ -132,16 +135,16 @@ def test_every_table_and_figure_says_how_to_read_it(page):
     ],
     ids=["layers", "sensitivity", "seconds", "features", "labels"],
 )
-def test_sections_without_data_are_left_out(undrawn, fake_run, tmp_path, full_folder, change, gone):
-    change(fake_run)
-    assert anchors(fake_run.write(tmp_path)) == [name for name in anchors(full_folder) if name not in gone.split()]
+def test_sections_without_data_are_left_out(undrawn, changed, tmp_path, real, change, gone):
+    change(changed)
+    assert anchors(changed.write(tmp_path)) == [name for name in anchors(real.folder) if name not in gone.split()]
 
 
-def test_a_run_with_nothing_but_a_method_still_makes_a_page(fake_run, tmp_path):
-    fake_run.metrics |= {"methods": [{"name": "SFA", "role": "main"}], "layers": None, "sensitivity": None}
-    fake_run.metrics["data"]["image_shape"] = None
-    fake_run.examples = fake_run.truth = None
-    outline = Outline(write_report(fake_run.write(tmp_path)).read_text(encoding="utf-8"))
+def test_a_run_with_nothing_but_a_method_still_makes_a_page(changed, tmp_path):
+    changed.metrics |= {"methods": [{"name": "SFA", "role": "main"}], "layers": None, "sensitivity": None}
+    changed.metrics["data"]["image_shape"] = None
+    changed.examples = changed.predictions = None
+    outline = Outline(write_report(changed.write(tmp_path)).read_text(encoding="utf-8"))
     assert [a["id"] for a in outline.all("section")] == ["origin"]
     assert not any("statistical guesses" in text for text in outline.text)
 
@@ -150,33 +153,35 @@ def test_data_of_pictures_carry_the_note_on_people(page):
     assert any("statistical guesses about pictures, not facts about people" in text for text in page.text)
 
 
-def test_a_null_among_deltas_and_errors_leaves_a_gap(fake_run, tmp_path):
-    main = fake_run.metrics["methods"][0]
-    main["delta"]["test"][0] = None
-    main["labels"]["age"]["by_label"]["mae"][0] = None
-    fake_run.metrics["layers"][0]["mean_delta_1"] = None
-    fake_run.examples["features"][0, 0] = float("nan")
-    fake_run.truth["age"][0] = float("nan")
-    fake_run.examples["images"][0, 0, 0] = float("nan")
-    write_report(fake_run.write(tmp_path))
+def test_warnings_and_times_are_shown_where_there_are_any(changed, undrawn, page, tmp_path):
+    assert not any("Warnings of this run" in text for text in page.text)
+    changed.metrics |= {"warnings": ["x" * 5000, "second"], "created": "2026-11-16T01:02:03+00:00", "higsfa": "9.9"}
+    text = "".join(Outline(write_report(changed.write(tmp_path)).read_text(encoding="utf-8")).text)
+    assert "Warnings of this run" in text
+    assert "x" * 1000 + "…" in text
+    assert "x" * 1001 not in text
+    assert "Made from the run folder" in text
+    assert "2026-11-16 01:02 UTC, with higsfa 9.9" in text
 
 
-@pytest.mark.parametrize("n_classes", [1, 10, 60])
-def test_confusions_of_any_size_are_drawn(fake_run, tmp_path, n_classes):
-    fake_run.metrics["labels"][1]["classes"] = list(range(n_classes))
+@pytest.mark.parametrize("n_classes", [1, 10, 11, 100])
+def test_confusions_of_any_size_are_drawn(changed, tmp_path, n_classes):
+    changed.metrics["labels"][1]["classes"] = list(range(n_classes))
     confusion = [[7 * (i == j) for i in range(n_classes)] for j in range(n_classes)]
-    fake_run.metrics["methods"][0]["labels"]["gender"]["confusion"] = confusion
-    metrics = read_run(fake_run.write(tmp_path)).metrics
+    changed.metrics["methods"][0]["labels"]["gender"]["confusion"] = confusion
+    metrics = read_run(changed.write(tmp_path)).metrics
     figure = figures.confusion_figure(metrics, metrics.labels[1])
     assert f"{n_classes} classes" in figure.alt
     assert "100.0\N{NO-BREAK SPACE}% of the samples" in figure.alt
     assert len(figure.svg) < 100_000
 
 
-def test_the_same_run_makes_the_same_page(full_folder, full_report, tmp_path):
-    again = write_report(full_folder, tmp_path / "again.html")
-    assert again == tmp_path / "again.html"
-    assert again.read_bytes() == full_report.read_bytes()
+def test_the_same_run_makes_the_same_page(real, undrawn, tmp_path):
+    pages = [write_report(real.folder, tmp_path / name) for name in ("a.html", "b.html")]
+    assert pages == [tmp_path / "a.html", tmp_path / "b.html"]
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    svgs = [draw("test", lambda canvas: canvas.subplots().plot([1, 2], [3, 4])) for _ in range(2)]
+    assert svgs[0] == svgs[1]
 
 
 def test_the_page_stays_small(full_report):
@@ -184,12 +189,26 @@ def test_the_page_stays_small(full_report):
     assert full_report.stat().st_size < 1_500_000
 
 
-def test_the_browser_opens_only_on_request(fake_run, tmp_path, monkeypatch):
+def test_a_page_is_there_whole_or_not_at_all(real, undrawn, tmp_path, monkeypatch):
+    target = tmp_path / "report.html"
+    target.write_text("old")
+
+    def fail(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_report(real.folder, target)
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_the_browser_opens_only_on_request(changed, tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
-    fake_run.metrics |= {"methods": [{"name": "SFA", "role": "main"}], "layers": None}
-    fake_run.examples = fake_run.truth = None
-    folder = fake_run.write(tmp_path)
+    changed.metrics |= {"methods": [{"name": "SFA", "role": "main"}], "layers": None}
+    changed.examples = changed.predictions = None
+    folder = changed.write(tmp_path)
     write_report(folder)
     assert opened == []
     write_report(folder, open_browser=True)

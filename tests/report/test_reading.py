@@ -2,15 +2,19 @@
 
 import io
 import json
+import os
 import tracemalloc
 import zipfile
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from higsfa.report import ReportError
-from higsfa.report.arrays import MAX_NPZ
-from higsfa.report.reading import MAX_METRICS, read_run
+from higsfa.report import ReportError, page
+from higsfa.report import predictions as tables
+from higsfa.report.limits import MAX_METRICS, MAX_NPZ
+from higsfa.report.reading import read_run
+from higsfa.report.records import ByLabel
 
 
 def put(record, path, value):
@@ -21,20 +25,48 @@ def put(record, path, value):
     record[last] = value
 
 
-def test_records_hold_what_the_files_say(fake_run, tmp_path):
-    run = read_run(fake_run.write(tmp_path))
-    source = fake_run.metrics["methods"][0]
-    assert run.metrics.main.name == "HiGSFA"
-    assert run.metrics.main.labels["age"].mae.mean == source["labels"]["age"]["mae"]["mean"]
-    assert run.metrics.main.delta.test == tuple(source["delta"]["test"])
-    assert [layer.nodes for layer in run.metrics.layers] == [961, 465, 225, 105, 49, 9, 1]
-    assert run.metrics.sensitivity[1].rate["gender"] == pytest.approx(0.966)
-    assert ("packages numpy", "2.4.6") in run.environment
-    assert run.config == fake_run.config
-    for name in ("age", "gender", "race"):
-        assert run.predictions.truth[name].tolist() == fake_run.truth[name].tolist()
-    np.testing.assert_array_equal(run.predictions.estimate["age"], fake_run.estimates["age"])
-    np.testing.assert_array_equal(run.examples.reconstructions, fake_run.examples["reconstructions"])
+def test_records_hold_what_the_files_say(real, changed):
+    run = read_run(real.folder)
+    for found, source in zip(run.metrics.methods, changed.metrics["methods"], strict=True):
+        assert (found.name, found.role, found.n_features) == (source["name"], source["role"], source["n_features"])
+        assert (found.fit_seconds, found.transform_seconds) == tuple((source["seconds"] or {1: None, 2: None}).values())
+        errors = source["reconstruction_error"] or {}
+        assert (found.error_global, found.error_top_down) == (errors.get("global"), errors.get("top_down"))
+        for name, scores in source["labels"].items():
+            for key in ("mae", "rmse", "rate"):
+                score = getattr(found.labels[name], key)
+                assert (score and (score.mean, score.se)) == (
+                    (scores[key]["mean"], scores[key]["se"]) if key in scores else None
+                )
+        if source["delta"]:
+            assert (found.delta.label, found.delta.train, found.delta.test) == (
+                *("age", tuple(source["delta"]["train"]), tuple(source["delta"]["test"])),
+            )
+    age = changed.metrics["methods"][0]["labels"]["age"]
+    assert run.metrics.main.labels["age"].by_label == ByLabel(*map(tuple, age["by_label"].values()))
+    assert run.metrics.main.labels["age"].cumulative.scores == tuple(age["cumulative"]["scores"])
+    assert run.metrics.main.labels["race"].confusion == tuple(
+        map(tuple, changed.metrics["methods"][0]["labels"]["race"]["confusion"])
+    )
+    assert [asdict(layer) for layer in run.metrics.layers] == changed.metrics["layers"]
+    for setting, source in zip(run.metrics.sensitivity, changed.metrics["sensitivity"], strict=True):
+        assert asdict(setting) == source | {"delta_test": tuple(source["delta_test"])}
+    data = changed.metrics["data"]
+    expected = data | {"image_shape": tuple(data["image_shape"]), "pixel_range": tuple(data["pixel_range"])}
+    assert asdict(run.metrics.data) == expected
+    assert (run.metrics.title, run.metrics.n_folds, run.metrics.warnings) == (changed.metrics["title"], 2, ())
+    assert (run.metrics.created, run.metrics.version) == (changed.metrics["created"], changed.metrics["higsfa"])
+    assert [label.name for label in run.metrics.labels] == ["age", "gender", "race", "strength"]
+    assert run.name == "spots"
+    assert ("packages numpy", np.__version__) in run.environment
+    assert ("processors", str(changed.environment["processors"])) in run.environment
+    assert run.config == changed.config
+    for name in ("age", "gender", "race", "strength"):
+        np.testing.assert_array_equal(run.predictions.truth[name], changed.predictions[name])
+        np.testing.assert_array_equal(run.predictions.estimate[name], changed.predictions[f"{name}_estimate"])
+    assert run.predictions.n_rows == 200
+    for key, array in changed.examples.items():
+        np.testing.assert_array_equal(getattr(run.examples, key), array)
 
 
 METHOD = ("methods", 0)
@@ -49,7 +81,9 @@ AGE = (*METHOD, "labels", "age")
         (("format",), "1", "format"),
         (("title",), 5, "title"),
         (("title",), "\ud800", "title"),
-        (("title",), "x" * 2000, "title"),
+        (("data", "pixel_range"), [0], "data.pixel_range"),
+        (("data", "pixel_range"), [1, 1], "data.pixel_range"),
+        (("data", "cropping"), "nose", "data.cropping"),
         (("data",), [], "data"),
         (("data", "n_train"), -1, "data.n_train"),
         (("data", "n_test"), 1.5, "data.n_test"),
@@ -74,14 +108,14 @@ AGE = (*METHOD, "labels", "age")
         ((*METHOD, "labels", "gender", "confusion"), [[1, -2], [0, 1]], "methods[0].labels.gender.confusion"),
         ((*METHOD, "labels", "gender", "rate", "mean"), 93.0, "methods[0].labels.gender.rate.mean"),
         (("layers", 0, "layer"), "1", "layers[0].layer"),
-        (("sensitivity", 2, "mae", "age"), [], "sensitivity[2].mae.age"),
+        (("sensitivity", 1, "mae", "age"), [], "sensitivity[1].mae.age"),
         (("warnings",), "hot", "warnings"),
     ],
 )
-def test_a_wrong_value_is_refused_by_file_and_key(fake_run, tmp_path, path, value, key):
-    put(fake_run.metrics, path, value)
+def test_a_wrong_value_is_refused_by_file_and_key(changed, tmp_path, path, value, key):
+    put(changed.metrics, path, value)
     with pytest.raises(ReportError) as error:
-        read_run(fake_run.write(tmp_path))
+        read_run(changed.write(tmp_path))
     assert str(error.value).startswith(f"metrics.json: {key} must be ")
     assert "\n" not in str(error.value)
 
@@ -96,7 +130,7 @@ def test_a_wrong_value_is_refused_by_file_and_key(fake_run, tmp_path, path, valu
         (b"[" * 200_000, "metrics.json is nested too deeply"),
         (b'{"format": ' + b"1" * 5000 + b"}", "metrics.json is no JSON"),
         (b"[]", "metrics.json: the file must be an object, found a list"),
-        (b" " * (MAX_METRICS + 1), "metrics.json is larger than 16 MiB"),
+        (b" " * (MAX_METRICS + 1), "metrics.json is larger than"),
     ],
     ids=["cut", "encoding", "nan", "infinite", "deep", "digits", "list", "large"],
 )
@@ -111,8 +145,8 @@ def test_a_folder_without_metrics_is_refused_with_the_way_out(tmp_path):
         read_run(tmp_path)
 
 
-def test_only_metrics_must_be_there(fake_run, tmp_path):
-    (tmp_path / "metrics.json").write_text(json.dumps(fake_run.metrics), encoding="utf-8")
+def test_only_metrics_must_be_there(changed, tmp_path):
+    (tmp_path / "metrics.json").write_text(json.dumps(changed.metrics), encoding="utf-8")
     run = read_run(tmp_path)
     assert run.predictions is None
     assert run.config is None
@@ -126,18 +160,18 @@ def test_only_metrics_must_be_there(fake_run, tmp_path):
         ("images", np.array([b"text"]), r"images must hold real numbers, found \|S4"),
         ("images", np.zeros((16, 64)), "images must hold an array of at most"),
         ("images", np.zeros((16, 64, 64), dtype=int), "images must hold real numbers"),
-        ("reconstructions", np.zeros((3, 16, 64, 63), dtype="f4"), "reconstructions must hold as many and as large"),
+        ("reconstructions", np.zeros((3, 16, 12, 11), dtype="f4"), "reconstructions must hold as many and as large"),
         ("reconstruction_names", np.array(["PCA"]), "reconstruction_names must hold 3 names"),
         ("reconstruction_names", np.array([b"a", b"b", b"c"]), "reconstruction_names must hold text"),
-        ("feature_rows", np.arange(999), "feature_rows must hold 1000 rows"),
-        ("feature_rows", np.arange(1000) + 1000, "feature_rows must hold rows of predictions.csv"),
-        ("feature_rows", np.arange(1000) - 1, "feature_rows must hold rows of predictions.csv"),
+        ("feature_rows", np.arange(99), "feature_rows must hold 100 rows"),
+        ("feature_rows", np.arange(100) + 101, "feature_rows must hold rows of predictions.csv"),
+        ("feature_rows", np.arange(100) - 1, "feature_rows must hold rows of predictions.csv"),
     ],
 )
-def test_wrong_arrays_are_refused_by_name(fake_run, tmp_path, key, value, message):
-    fake_run.examples[key] = value
+def test_wrong_arrays_are_refused_by_name(changed, tmp_path, key, value, message):
+    changed.examples[key] = value
     with pytest.raises(ReportError, match=f"examples.npz: {message}"):
-        read_run(fake_run.write(tmp_path))
+        read_run(changed.write(tmp_path))
 
 
 def with_entry(folder, name, content, compression=zipfile.ZIP_DEFLATED):
@@ -152,8 +186,8 @@ def npy_header(shape, descr="<f4"):
 
 
 @pytest.mark.parametrize("shape", [(64, 4096, 4096), (10**9, 64, 64)])
-def test_a_header_that_claims_too_much_is_refused_before_memory_is_taken(fake_run, tmp_path, shape):
-    fake_run.write(tmp_path)
+def test_a_header_that_claims_too_much_is_refused_before_memory_is_taken(changed, tmp_path, shape):
+    changed.write(tmp_path)
     with_entry(tmp_path, "images.npy", npy_header(shape))
     tracemalloc.start()
     try:
@@ -164,16 +198,16 @@ def test_a_header_that_claims_too_much_is_refused_before_memory_is_taken(fake_ru
         tracemalloc.stop()
 
 
-def test_an_array_that_unpacks_to_too_much_is_refused(fake_run, tmp_path):
-    fake_run.write(tmp_path)
+def test_an_array_that_unpacks_to_too_much_is_refused(changed, tmp_path):
+    changed.write(tmp_path)
     with_entry(tmp_path, "images.npy", npy_header((1, 2, 2)) + bytes(70 * 2**20))
     with pytest.raises(ReportError, match="'images' cannot be read: it takes 73,400,"):
         read_run(tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["cut", "no zip", "short array", "checksum", "objects", "negative"])
-def test_a_damaged_archive_is_refused(fake_run, tmp_path, damage):
-    path = fake_run.write(tmp_path) / "examples.npz"
+def test_a_damaged_archive_is_refused(changed, tmp_path, damage):
+    path = changed.write(tmp_path) / "examples.npz"
     data = bytearray(path.read_bytes())
     if damage == "cut":
         path.write_bytes(data[: len(data) // 2])
@@ -192,8 +226,8 @@ def test_a_damaged_archive_is_refused(fake_run, tmp_path, damage):
         read_run(tmp_path)
 
 
-def test_a_large_archive_is_refused_unopened(fake_run, tmp_path):
-    with open(fake_run.write(tmp_path) / "examples.npz", "wb") as file:
+def test_a_large_archive_is_refused_unopened(changed, tmp_path):
+    with open(changed.write(tmp_path) / "examples.npz", "wb") as file:
         file.truncate(MAX_NPZ + 1)
     with pytest.raises(ReportError, match=r"examples\.npz is larger than 32 MiB"):
         read_run(tmp_path)
@@ -203,24 +237,69 @@ def test_a_large_archive_is_refused_unopened(fake_run, tmp_path):
     ("table", "message"),
     [
         ("age,age_estimate\n20,21\n20\n", "predictions.csv: row 2 has 1 fields, but the header has 2"),
-        ("age,age_estimate\n20,old\n", "predictions.csv: row 1 of age must be a number, found 'old'"),
-        ("age,age_estimate\n20,inf\n", "predictions.csv: row 1 of age must be a number"),
+        ("age,age_estimate\n20,old\n", "predictions.csv: row 1 of age_estimate must be a number, found 'old'"),
+        ("age,age_estimate\n20,inf\n", "predictions.csv: row 1 of age_estimate must be a number"),
         ('age,age_estimate\n20,"21\n', "predictions.csv is no CSV file"),
         (b"age,age_estimate\n20,\xff\n", "predictions.csv is no CSV file in UTF-8"),
         ("age,age_estimate\n20," + "1" * 200_000 + "\n", "predictions.csv is no CSV file"),
     ],
 )
-def test_a_broken_table_of_predictions_is_refused(fake_run, tmp_path, table, message):
-    fake_run.examples = None
-    fake_run.write(tmp_path)
+def test_a_broken_table_of_predictions_is_refused(changed, tmp_path, table, message):
+    changed.examples = None
+    changed.write(tmp_path)
     (tmp_path / "predictions.csv").write_bytes(table if isinstance(table, bytes) else table.encode())
     with pytest.raises(ReportError, match=message):
         read_run(tmp_path)
 
 
-def test_missing_values_of_predictions_stay_missing(fake_run, tmp_path):
-    fake_run.examples = None
-    fake_run.write(tmp_path)
-    (tmp_path / "predictions.csv").write_text("age,age_estimate\n,21\nnan,3\n20,22\n")
-    truth = read_run(tmp_path).predictions.truth["age"]
-    np.testing.assert_array_equal(truth, [np.nan, np.nan, 20])
+def test_missing_values_of_predictions_stay_missing(changed, tmp_path):
+    changed.examples = None
+    changed.write(tmp_path)
+    text = "age,age_estimate,gender,gender_estimate,x\n,21,,F,a\nnan,3,M,M,b\n20,22,'=1,F,c\n"
+    (tmp_path / "predictions.csv").write_text(text)
+    found = read_run(tmp_path).predictions
+    np.testing.assert_array_equal(found.truth["age"], [np.nan, np.nan, 20])
+    assert found.truth["gender"].tolist() == [None, "M", "=1"]
+    assert found.n_rows == 3
+    assert set(found.truth) == set(found.estimate) == {"age", "gender"}
+
+
+# ---------------------------------------------------------------------------------------------- what train may write
+
+
+def test_long_texts_are_cut_and_many_classes_are_no_error(changed, tmp_path, painted):
+    changed.metrics["warnings"] = ["w" * 5000]
+    changed.metrics["title"] = "t" * 1001
+    changed.metrics["labels"][1]["classes"] = [f"person {i}" for i in range(5000)]
+    changed.metrics["methods"][0]["labels"]["gender"]["confusion"] = None
+    changed.environment = {"text": "e" * 20_000, "list": [1, {"a": None}]}
+    run = read_run(changed.write(tmp_path))
+    assert run.metrics.warnings == ("w" * 1000 + "…",)
+    assert run.metrics.title == "t" * 1000 + "…"
+    assert len(run.metrics.labels[1].classes) == 5000
+    assert run.environment == (("text", "e" * 10_000 + "…"), ("list", '[1, {"a": null}]'))
+    assert page.sections(run)[0].figures[-1].title == "Confusion matrix, race"
+
+
+@pytest.mark.parametrize("limit", ["MAX_ROWS", "MAX_PREDICTIONS"])
+def test_a_table_that_is_too_large_for_figures_is_left_out_with_a_note(changed, tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(tables, limit, 199 if limit == "MAX_ROWS" else 1000)
+    run = read_run(changed.write(tmp_path))
+    assert run.predictions is None
+    assert run.metrics.warnings[0].startswith("predictions.csv ")
+    assert run.metrics.warnings[0].endswith("figures of single samples are left out")
+    monkeypatch.setattr(tables, "MAX_ROWS", 200)
+    monkeypatch.setattr(tables, "MAX_PREDICTIONS", (tmp_path / "predictions.csv").stat().st_size)
+    assert read_run(tmp_path).predictions.n_rows == 200
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "config.toml", "environment.json", "predictions.csv", "examples.npz"])
+def test_pipes_are_not_waited_for(changed, tmp_path, name, alarm):
+    changed.write(tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    if name == "metrics.json":
+        with pytest.raises(ReportError, match="holds no metrics"):
+            read_run(tmp_path)
+    else:
+        read_run(tmp_path)
