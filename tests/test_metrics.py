@@ -86,6 +86,21 @@ def test_delta_values_are_weighted_sums_over_all_edges():
     both = SerialGraph("age", n_groups=3) + ClusteredGraph("sex")
     labels = {"age": rng.standard_normal(20), "sex": label}
     assert_allclose(metrics.delta_values(Y, labels, graph=both), both.build(labels).delta(Y))
+    weight = rng.integers(1, 4, 20)
+    copies = np.repeat(np.arange(20), weight)
+    assert_allclose(
+        metrics.delta_values(Y, label, graph="clustered", sample_weight=weight),
+        metrics.delta_values(Y[copies], label[copies], graph="clustered"),
+    )
+
+
+def test_delta_values_in_time_do_not_cross_recordings():
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.standard_normal(30), rng.standard_normal(20) + 100])
+    z = (y - y.mean()) / y.std()
+    steps = np.delete(np.diff(z), 29)
+    assert_allclose(metrics.delta_values(y, graph="sequence", groups=np.repeat([0, 1], [30, 20])), np.mean(steps**2))
+    assert_allclose(metrics.delta_values(y, graph="sequence"), np.mean(np.diff(z) ** 2))
 
 
 def test_errors_are_means_over_samples():
@@ -172,6 +187,12 @@ def test_reconstruction_error_is_the_papers_ratio(monkeypatch):
     assert metrics.reconstruction_error(X, X_hat, mean=other) == pytest.approx(expected)
 
 
+def test_a_single_sample_is_measured_against_a_given_mean():
+    assert metrics.reconstruction_error([[1.0, 2.0]], [[1.0, 3.0]], mean=[0.0, 0.0]) == 1 / 5
+    with pytest.raises(ValueError, match="all samples are equal"):
+        metrics.reconstruction_error([[1.0, 2.0]], [[1.0, 3.0]])
+
+
 def test_reconstruction_error_of_bytes_does_not_wrap_around():
     X = np.array([[0, 255], [255, 0]], dtype=np.uint8)
     assert metrics.reconstruction_error(X, X[::-1]) == 4
@@ -210,6 +231,11 @@ def test_error_by_label_groups_fractions_by_year_or_by_bins():
     assert_array_equal(two.n_samples, [3, 1])
     edges = metrics.error_by_label(true, pred, bins=[20.5, 21, 35])
     assert_array_equal(edges.n_samples, [1, 2])
+    assert_allclose(edges.label, [20.8, 28.0])
+    assert_allclose(edges.mean_estimate, [21.0, 25.5])
+    assert_allclose(edges.mae, [0.2, 2.5])
+    assert metrics.error_by_label(true, pred, bins=[30, 40, 50]).n_samples.tolist() == [1]
+    assert metrics.error_by_label([-0.5, -1.0, 0.5], [0, 0, 0]).n_samples.tolist() == [2, 1]  # floor, not truncation
 
 
 def test_standard_error_of_two_runs_is_half_their_difference():
@@ -243,6 +269,11 @@ def test_standard_error_of_two_runs_is_half_their_difference():
         (lambda: metrics.reconstruction_error(np.ones(3), np.ones(3)), r"shape \(3,\)"),
         (lambda: metrics.reconstruction_error(np.eye(2), np.eye(2), mean=[0]), "mean has 1 values"),
         (lambda: metrics.error_by_label([1, 2], [1, 2], bins=[3]), r"bins=\[3\]"),
+        (lambda: metrics.error_by_label([1, 2], [1, 2], bins=[1, 1, 2]), "increasing edges"),
+        (lambda: metrics.error_by_label([1, 2], [1, 2], bins=[[1, 2]]), "increasing edges"),
+        (lambda: metrics.cumulative_score([1], [1], [1, np.nan]), "thresholds="),
+        (lambda: metrics.mean_absolute_error([1, np.inf], [1, 2]), "NaN or infinite"),
+        (lambda: metrics.reconstruction_error(np.ones((0, 3)), np.ones((0, 3))), r"shape \(0, 3\)"),
         (lambda: metrics.error_by_label([1, 2], [1, 2], bins=[3, 4]), "no label lies in them"),
         (lambda: metrics.mean_and_standard_error([]), "empty"),
     ],

@@ -82,7 +82,7 @@ class ImagePrior(BaseEstimator):
         source = samples(images, "images")
         if len(source) < 2:
             raise ValueError("images: a prior needs at least two of them")
-        rows = np.unique(np.linspace(0, len(source) - 1, min(len(source), self.max_samples)).round().astype(np.intp))
+        rows = np.linspace(0, len(source) - 1, min(len(source), self.max_samples)).round().astype(np.intp)
         X = source.take(rows).reshape(len(rows), -1).astype(np.float64)
         self.feature_scale_ = None
         if decoder is not None:

@@ -124,8 +124,8 @@ def label_ordered_delta(Y: Any, label: Any) -> Floats:
     spread = scatter / counts[:, None]
     across = spread[1:] + spread[:-1] + np.diff(means, axis=0) ** 2
     total = 2 * scatter.sum(axis=0) + across.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(farthest > 0, total / (len(Y) - 1) / variance, np.nan))
+    with np.errstate(invalid="ignore"):  # 0 / 0 for a constant feature
+        return np.asarray(total / (len(Y) - 1) / variance)
 
 
 def mean_absolute_error(y_true: Any, y_pred: Any) -> float:

@@ -89,7 +89,8 @@ def test_contrast_matters_little_and_without_it_there_are_no_edges():
 def test_types_of_pixels_do_not_matter():
     images = pictures()
     wide = images.astype(np.uint16) * 257
-    for same in (images / 255, (images / 255).astype(np.float32), wide):
+    signed = (images.astype(np.int16) - 128).astype(np.int8)
+    for same in (images / 255, (images / 255).astype(np.float32), (images / 255).tolist(), wide, signed):
         np.testing.assert_allclose(oriented_edges(same), oriented_edges(images), atol=1e-4)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
+from sklearn.exceptions import NotFittedError
 
 from higsfa import IGSFA
 from higsfa.reconstruction import ImagePrior, LinearReconstruction, refine
@@ -169,6 +170,8 @@ def test_prior_is_the_covariance_of_what_the_decoder_misses(n, n_pixels, max_sam
     centred = images.reshape(n, -1) - images.reshape(n, -1).mean(axis=0)
     rank = min(n - 1, n_pixels)
     assert_allclose(plain.variances_, np.linalg.svd(centred, compute_uv=False)[:rank] ** 2 / n, rtol=1e-6)
+    two = ImagePrior().fit(images[:2])
+    assert_allclose(two.variances_, np.sum((images[0] - images[1]) ** 2) / 4)
     # Directions in which no image differs are not forbidden, but dear.
     assert plain.residual_variance_ == pytest.approx(1e-6 * plain.variances_[-1], rel=1e-6)
 
@@ -195,6 +198,8 @@ def test_what_does_not_fit_is_refused(faces):
     ):
         with pytest.raises(ValueError, match=message):
             refine(net, Y, **wrong)
+    with pytest.raises(NotFittedError):
+        ImagePrior().root(np.zeros(5))
     images = np.random.default_rng(0).normal(size=(9, 5))
     for args, message in (
         ((images[:1],), "at least two"),
