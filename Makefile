@@ -11,12 +11,12 @@ KERNELS := $(wildcard src/higsfa/core/_kernels.[ch])
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test demo bench soak paper-scale format clean distclean
+.PHONY: help test test-processors test-processors-quick demo bench soak paper-scale format clean distclean
 
 help:  ## Show this list
 	@echo "Usage: make TARGET [PYTHON=python3.12] [WORKERS=4]"
 	@echo
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-13s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-19s%s\n", $$1, $$2}'
 
 test: $(VENV)/.installed-dev  ## Lint, check formatting, types and import order, then run all tests
 	@echo "== ruff check" && $(PY) -m ruff check .
@@ -25,11 +25,18 @@ test: $(VENV)/.installed-dev  ## Lint, check formatting, types and import order,
 	@echo "== import-linter" && $(VENV)/bin/lint-imports --no-logo
 	@echo "== pytest" && $(PY) -m pytest -n $(WORKERS) --dist worksteal
 
+test-processors: $(VENV)/.installed-dev  ## Numerical tests with the code of numpy and BLAS for other processors
+	$(PY) tests/processors.py --workers $(WORKERS)
+
+test-processors-quick: $(VENV)/.installed-dev
+	$(PY) tests/processors.py --workers $(WORKERS) --quick
+
 demo: $(VENV)/.installed-plots  ## Run the demonstration; results go to demo/
 	$(PY) -m higsfa demo --out demo --force
 
 bench: $(VENV)/.installed-bench  ## Measure where the library stands, about 12 minutes; writes docs/performance.md
 	$(PY) benchmarks/suite.py
+	$(PY) benchmarks/guard.py
 
 soak: $(VENV)/.installed-dev  ## Compiled code under sanitizers; kill fits 50 times at random moments: resumes must end in the same bits
 	$(PY) tests/sanitizers.py

@@ -1,0 +1,95 @@
+"""The numerical tests with the code that numpy and scipy run on other processors.
+
+    python tests/processors.py            all tests in NUMERICAL, once for every kind of processor
+    python tests/processors.py --quick    those in QUICK
+
+OpenBLAS, of which numpy and scipy bring a copy each, has code of its own for every kind of processor, and sums come out
+a little different; OPENBLAS_CORETYPE names another kind than the one at hand. numpy's own loops have such variants,
+too. A test that is right only to the last bit of one of them fails on somebody else's machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+ROOT = Path(__file__).resolve().parent.parent
+
+QUICK = ["tests/core", "tests/test_shrinkage.py", "tests/test_theory.py"]
+NUMERICAL = [
+    *QUICK,
+    "tests/reconstruction",
+    "tests/report/test_explorer.py",
+    "tests/test_constant_data.py",
+    "tests/test_estimators_oracles.py",
+    "tests/test_graphs.py",
+    "tests/test_label_head.py",
+    "tests/test_metrics.py",
+    "tests/test_networks.py",
+    "tests/test_properties.py",
+    "tests/test_tied_windows.py",
+]
+"""Folders and files; a test that compares numbers belongs here."""
+
+CORES = {"Prescott": "SSE3", "Nehalem": "SSE42", "Sandybridge": "AVX", "Haswell": "AVX2", "SkylakeX": "AVX512_SKX"}
+"""Kinds of processors that OpenBLAS knows, and what the one at hand must have to stand in for them."""
+
+REPORT = """
+import json, numpy, scipy.linalg, threadpoolctl
+blas = [library.get("architecture", library["internal_api"]) for library in threadpoolctl.threadpool_info()]
+from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+print(json.dumps([blas, [name for name in __cpu_dispatch__ if __cpu_features__[name]]]))
+"""
+
+
+def kinds() -> dict[str, dict[str, str]]:
+    """What is tried: name and environment."""
+    found = {core: {"OPENBLAS_CORETYPE": core} for core, needed in CORES.items() if __cpu_features__.get(needed)}
+    vector_code = [name for name in __cpu_dispatch__ if __cpu_features__[name]]
+    return found | {"numpy without vector code": {"NPY_DISABLE_CPU_FEATURES": " ".join(vector_code)}}
+
+
+def not_in_force(changes: dict[str, str], environment: dict[str, str]) -> str:
+    """Why the tests would show nothing; empty if they would show something."""
+    run = subprocess.run([sys.executable, "-c", REPORT], env=environment, capture_output=True, text=True, check=True)
+    blas, vector_code = json.loads(run.stdout)
+    core = changes.get("OPENBLAS_CORETYPE")
+    if core is not None and set(blas) != {core}:
+        return f"the BLAS libraries run code for {', '.join(blas)}, not for {core}: are they OpenBLAS?"
+    if core is None and vector_code:
+        return f"numpy still uses {', '.join(vector_code)}"
+    return ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="only the tests in QUICK")
+    parser.add_argument("--workers", default="2", help="of pytest (default: 2)")
+    options = parser.parse_args()
+    if platform.machine() not in {"x86_64", "AMD64"}:
+        sys.exit(f"only processors of the kind x86-64 can stand in for others, this one is {platform.machine()}")
+    paths = QUICK if options.quick else NUMERICAL
+    pytest = [sys.executable, "-m", "pytest", "-q", "-n", options.workers, "--dist", "worksteal", *paths]
+    failed = []
+    for name, changes in kinds().items():
+        # Workers of pytest share the cores; threads of BLAS would only be in each other's way.
+        environment = os.environ | changes | {"OPENBLAS_NUM_THREADS": "1"}
+        print(f"== {name}", flush=True)
+        reason = not_in_force(changes, environment)
+        if reason:
+            print(f"error: {reason}")
+        if reason or subprocess.run(pytest, env=environment, cwd=ROOT, check=False).returncode:
+            failed.append(name)
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
