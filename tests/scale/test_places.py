@@ -118,6 +118,13 @@ def test_distributed_fit_gives_the_same_bits(client, images, labels, reference, 
     fitted = network(engine="dask").fit(sources.npy(tmp_path / "x.npy"), labels)
     assert np.array_equal(fitted.transform(images), reference)
 
+    def held():  # runs in the workers
+        from higsfa.training import dask_engine
+
+        return dask_engine.HELD.n_bytes
+
+    assert set(client.run(held).values()) == {0}
+
 
 def test_distributed_sequence_and_shared_layers_give_the_same_bits(client, images):
     layers = [Layer((4, 4), (4, 4), 5, shared=True), Layer((3, 3), n_components=6)]
