@@ -483,3 +483,14 @@ def test_images_of_the_wrong_kind_are_refused():
         Distortion().apply(np.zeros((1, 5, 5), dtype=np.int64), [0], [0])
     with pytest.raises(ValueError, match="broadcast"):
         Distortion().apply(np.zeros((3, 5, 5)), [0, 1], [0, 0])
+
+
+@pytest.mark.parametrize("tone", ["brightness", "contrast", "noise"])
+def test_tones_of_floats_on_another_scale_are_refused(tone):
+    """Mid-grey of floats is 0.5: stretched about that, grey values up to 255 would all become darker or brighter."""
+    images = np.full((1, 5, 5), 255.0) * np.eye(5)
+    assert Distortion().apply(images, [0], [0]).max() > 100
+    with pytest.raises(ValueError, match="from 0 to 1, got 0 to 255; divide"):
+        Distortion(**{tone: 0.1}).apply(images, [0], [0])
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        Distortion(**{tone: 0.1}).apply(images.astype(np.float32), [0], [0])

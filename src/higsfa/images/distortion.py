@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from higsfa.images._types import check_range
 from higsfa.images._warp import DOUBLE, SINGLE, CubicWarp, LinearWarp, Warp
 
 __all__ = ["Distortion"]
@@ -149,7 +150,7 @@ class Distortion:
         Parameters
         ----------
         images : array of shape (n, height, width) or (n, height, width, channels)
-            Of integers of at most 32 bits or floats.
+            Of integers of at most 32 bits or floats; from 0 to 1 where brightness, contrast or noise are to change.
         samples : int array of shape (n,)
             The number of each image in the whole data set, from 0.
         copies : int array of shape (n,)
@@ -164,6 +165,8 @@ class Distortion:
             raise ValueError(f"images: shape (n, height, width) or (n, height, width, channels), got {images.shape}")
         if images.dtype not in SINGLE + DOUBLE:
             raise TypeError(f"images: integers of at most 32 bits or floats, got {images.dtype}")
+        if images.dtype.kind == "f" and (self.brightness or self.contrast or self.noise):
+            check_range(images)
         samples, copies = (np.broadcast_to(np.asarray(numbers), len(images)) for numbers in (samples, copies))
         out = np.empty(images.shape, dtype=images.dtype)
         if images.size == 0:
