@@ -45,7 +45,7 @@ class _Front(ctypes.Structure):
 
 class _Source(ctypes.Structure):
     _fields_ = [("data", c_void_p), ("stride", c_int64), ("kind", c_int64), ("which", c_void_p)]
-    kept: Array  # what `which` points to
+    kept: tuple[Any, Any]  # what the record points to
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,21 +91,32 @@ class Front:
         return cls(record, kind, arrays)
 
     def source(self, raw: Raw, n: int) -> _Source | None:
-        """At least n samples of raw input as compiled routines read them; None if they cannot."""
-        source, which, n_raw = raw.source, raw.which, self.record.n_raw
+        """At least n samples of raw input as compiled routines read them; None for types that they do not know.
+
+        What lies in memory in a way that they cannot read is copied, so the layout of data changes no bit.
+        """
         if isinstance(raw, Samples):
             kind = SAMPLES if raw.dtype == self.kind else None
         else:
             kind = {self.kind: ROWS, np.dtype(np.uint8): BYTES}.get(raw.dtype)
-        if kind is None or not _by_rows(source):
+        if kind is None:
             return None
-        if raw.shape[0] != n_raw or raw.shape[1] < n:
-            raise ValueError(f"raw input must have {n_raw} variables and {n} samples or more, got shape {raw.shape}")
-        found = _Source(source.ctypes.data, source.strides[0] // source.itemsize, kind, None)
+        if raw.shape[0] != self.record.n_raw or raw.shape[1] < n:
+            raise ValueError(
+                f"raw input must have {self.record.n_raw} variables and {n} samples or more, got shape {raw.shape}"
+            )
+        source, which = raw.source, raw.which
         if which is not None:
             check_numbers(which, len(source))
-            found.kept = np.ascontiguousarray(which)
-            found.which = found.kept.ctypes.data
+        if not _by_rows(source):
+            samples = isinstance(raw, Samples)
+            source = np.array(raw.array().T if samples else raw.array(), order="C")
+            which = np.arange(len(source)) if samples else None
+        found = _Source(source.ctypes.data, source.strides[0] // source.itemsize, kind, None)
+        found.kept = (source, which)
+        if which is not None:
+            which = np.ascontiguousarray(which)
+            found.kept, found.which = (source, which), which.ctypes.data
         return found
 
     def scratch(self, n_rows: int, chunk: int) -> Array:
