@@ -1,10 +1,12 @@
 """Small networks with small tiles and blocks, wherever features wait: single estimators applied field by field."""
 
 import dataclasses
+import threading
 
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
+from threadpoolctl import threadpool_info
 
 from higsfa import HGSFA, IGSFA, HiGSFA, Layer
 from higsfa.estimators import _network
@@ -301,3 +303,29 @@ def test_a_schedule_numbers_tiles_over_all_blocks():
     assert schedule.samples == [tile.n_rows for tiles in schedule.blocks for tile in tiles]
     assert sorted(np.concatenate([tile.rows for tile in schedule.tiles])) == list(range(N))
     assert max(schedule.samples) <= 20
+
+
+def test_calls_of_transform_that_overlap_leave_blas_as_it_was():
+    """The second begins before the first ends, and ends after it."""
+    X, labels = data()
+    within, go_on = threading.Semaphore(0), {name: threading.Event() for name in ("first", "second")}
+
+    def waiting(X):
+        if threading.current_thread().name in go_on:
+            within.release()
+            go_on[threading.current_thread().name].wait(60)
+        return np.tanh(X)
+
+    fitted = HiGSFA([Layer(7, n_components=3, n_slow=1, expansion=waiting)], graph=RECIPE).fit(X, labels)
+    expected, found = fitted.transform(X), []
+    before = threadpool_info()
+    users = [threading.Thread(target=lambda: found.append(fitted.transform(X)), name=name) for name in go_on]
+    for user in users:
+        user.start()
+        within.acquire(timeout=60)
+    for user, name in zip(users, go_on, strict=True):
+        go_on[name].set()
+        user.join()
+    assert [library["num_threads"] for library in threadpool_info()] == [b["num_threads"] for b in before]
+    assert len(found) == 2
+    assert all(np.array_equal(Y, expected) for Y in found)
