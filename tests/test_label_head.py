@@ -105,6 +105,67 @@ def test_full_regularization_gives_all_classes_the_pooled_covariance():
     assert_allclose(head.predict_proba(Y), softmax(np.column_stack(joint), axis=1), atol=1e-9)
 
 
+def small_class_posterior(Y, codes, w, regularization, new):
+    """Classes with less than 2 (k + 1) samples for k features borrow from the pooled covariance, which, if there are
+    too few samples for that, borrows from the total one."""
+    k, classes = Y.shape[1], np.unique(codes)
+    enough = 2.0 * (k + 1)
+    means = [np.average(Y[codes == c], weights=w[codes == c], axis=0) for c in classes]
+    own = [np.cov(Y[codes == c].T, aweights=w[codes == c], ddof=0) for c in classes]
+    masses = [w[codes == c].sum() for c in classes]
+    within = sum(n * S for n, S in zip(masses, own, strict=True)) / w.sum()
+    share = min(1.0, (w.sum() - len(classes)) / enough)
+    pooled = share * within + (1 - share) * np.cov(Y.T, aweights=w, ddof=0)
+    joint = []
+    for n, mean, S in zip(masses, means, own, strict=True):
+        part = min(1.0 - regularization, n / enough, 1.0)
+        density = multivariate_normal(mean, part * S + (1 - part) * pooled)
+        joint.append(np.log(n / w.sum()) + density.logpdf(new))
+    return softmax(np.column_stack(joint), axis=1)
+
+
+@pytest.mark.parametrize("regularization", [0.0, 0.3, 0.8])
+@pytest.mark.parametrize("sizes", [(40, 9, 5), (8, 4, 3), (3, 2, 2), (14, 13, 6)], ids=str)
+def test_small_classes_borrow_from_the_pooled_covariance_and_that_from_the_total_one(sizes, regularization):
+    rng = np.random.default_rng(3)
+    codes = np.repeat([0, 1, 2], sizes)
+    Y = rng.standard_normal((len(codes), 6)) @ rng.standard_normal((6, 6)) + 0.7 * codes[:, None]
+    new = 2 * rng.standard_normal((50, 6)) @ np.diag(Y.std(axis=0))
+    for w in (np.ones(len(codes)), rng.uniform(0.5, 2.0, len(codes))):
+        head = LabelHead(regularization=regularization).fit(Y, codes, sample_weight=w)
+        expected = small_class_posterior(Y, codes, w, regularization, new)
+        assert_allclose(head.predict_proba(new), expected, atol=1e-7)
+
+
+def test_probabilities_are_those_of_each_sample_alone():
+    Y, labels = faces(300)
+    head = LabelHead(n_classes={"age": 5}).fit(Y, labels)
+    many = np.tile(Y, (15, 1))  # more than are looked at at once
+    for name in labels:
+        assert_allclose(head.predict_proba(many, name), np.tile(head.predict_proba(Y, name), (15, 1)), rtol=1e-9)
+
+
+def test_numbers_of_features_are_tried_one_by_one_and_then_in_steps_of_a_fifth():
+    rng = np.random.default_rng(0)
+    Y = rng.standard_normal((60, 30))
+    head = LabelHead("cv", cv=2).fit(Y, rng.integers(0, 2, 60))
+    assert list(head.cv_results_[0]) == [*range(1, 11), 12, 14, 17, 20, 24, 29, 30]
+    assert list(LabelHead("cv", cv=2).fit(Y[:, :4], rng.integers(0, 2, 60)).cv_results_[0]) == [1, 2, 3, 4]
+    asked = LabelHead("cv", cv=2, candidates=[7, 3, 3]).fit(Y, rng.integers(0, 2, 60))
+    assert list(asked.cv_results_[0]) == [3, 7]
+    for candidates in ([], [0, 3], [31]):
+        with pytest.raises(ValueError, match=r"candidates=.* give numbers from 1 to 30"):
+            LabelHead("cv", cv=2, candidates=candidates).fit(Y, rng.integers(0, 2, 60))
+
+
+def test_of_equally_good_numbers_of_features_the_smallest_is_taken():
+    codes = np.arange(80) % 2
+    Y = np.column_stack([codes * 100.0, *np.random.default_rng(0).standard_normal((5, 80))])
+    head = LabelHead("cv").fit(Y, codes)
+    assert set(head.cv_results_[0].values()) == {1.0}
+    assert head.n_features_[0] == 1
+
+
 def test_units_of_the_features_do_not_matter():
     Y, labels = faces()
     mixing = np.random.default_rng(1).standard_normal((6, 6))
@@ -371,7 +432,7 @@ def test_regressors_replace_the_gaussians():
     assert_allclose(head.predict_proba(Y, "gender"), logistic.predict_proba(Y[:, :3]), rtol=1e-6)
     mixed = LabelHead(regressor={"age": LinearRegression()}, integer=True).fit(Y, labels)
     linear = LinearRegression().fit(Y, labels["age"]).predict(Y)
-    assert_array_equal(mixed.predict(Y)["age"], np.trunc(linear))
+    assert_array_equal(mixed.predict(Y)["age"], np.floor(linear))
     assert_allclose(mixed.predict_proba(Y, "gender"), LabelHead().fit(Y, labels).predict_proba(Y, "gender"))
 
 

@@ -89,7 +89,9 @@ def test_parameters_of_the_graphs_of_a_sum_have_numbers():
     assert (copy.graphs[1].n_groups, total.graphs[1].n_groups) == (3, 2)
 
 
-@pytest.mark.parametrize("key", ["graph0", "graph3", "graph", "graphs1", "n_groups", "graph3__n_groups", "xgraph1"])
+@pytest.mark.parametrize(
+    "key", ["graph0", "graph3", "graph", "graphs1", "n_groups", "graph3__n_groups", "xgraph1", "paper1"]
+)
 def test_parameters_that_a_sum_does_not_have_are_named(key):
     total = SerialGraph("age") + ClusteredGraph("race")
     with pytest.raises(ValueError, match=f"(?s)Invalid parameter '{key}' .* it has 2 graphs"):
