@@ -898,13 +898,14 @@ def test_very_many_nodes_are_loaded_and_shown_without_making_any(files, tmp_path
         ({}, {"n_components": 1000}),
         ({"n_layers": 7}, {"n_layers": 8}),
         ({"expansion": "|".join(["identity"] * 14)}, {"expansion": "|".join(["identity"] * 15)}),
-        ({"field": 8, "n_slow": 90}, {"field": 8, "n_slow": 120}),
+        ({"field": 8, "n_slow": 50}, {"field": 8, "n_slow": 120}),
+        ({"field": 8, "expansion": "polynomial5"}, {"field": 8, "expansion": "polynomial6"}),
     ],
 )
 def test_a_shared_node_may_be_used_in_proportion_to_the_input(good, too_much, files, tmp_path):
     n = 10_000
-    if "field" in good:
-        good, too_much = good | {"expansion": "polynomial5"}, too_much | {"expansion": "polynomial5"}
+    if "n_slow" in good:
+        good, too_much = good | {"expansion": "polynomial4"}, too_much | {"expansion": "polynomial4", "n_slow": 280}
     model = accepted(network_file(files, n, **good), tmp_path / "model")
     if not good:
         assert np.array_equal(model.transform(np.ones((1, n))), np.ones((1, n)))
@@ -1055,10 +1056,10 @@ def test_the_cost_of_a_sample_is_bounded_by_its_size_and_that_of_the_file():
         effort.add_fields(1, 2**20 + 128 * n_inputs + n_bytes - 7 * 24, 0)
         with pytest.raises(ModelFileError, match="overlap too much"):
             effort.add_fields(1, 0, 1)
-        effort.add_work(plan(5, 3, shared=True), SimpleNamespace(expand=True, n_stored=100))
-        effort.add_work(plan(5, 3, shared=False), SimpleNamespace(expand=True, n_stored=100))
+        effort.add_work(plan(5, 3, shared=True), SimpleNamespace(expand=True, n_expanded=7, n_stored=100))
+        effort.add_work(plan(5, 3, shared=False), SimpleNamespace(expand=True, n_expanded=7, n_stored=100))
         effort.add_work(plan(5, 3, shared=False), SimpleNamespace(expand=False, n_stored=0))
-        done = 10_000 * 5 * 4 + 500 + 10_000 * 5 * 4 + 100 + 10_000 * 5
+        done = 5 * (40_000 + 700 + 100) + 5 * (40_000 + 700) + 100 + 5 * 10_000
         rest = 2**28 + 2**17 * n_inputs + 32 * n_bytes - done
         effort.add_work(plan(1, 1, shared=False), SimpleNamespace(expand=False, n_stored=rest - 10_000))
         with pytest.raises(ModelFileError, match="too much work"):
