@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import stat
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from higsfa import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, Layer, ModelFileError, _files, load, save
+from higsfa._model_file import Tensors
+from higsfa._model_layers import Effort
 from higsfa.core.expansions import parse_expansion
 from higsfa.graphs import (
     AutoGraph,
@@ -458,7 +461,9 @@ def test_links_to_models_are_followed(tmp_path):
 def files(tmp_path_factory):
     """Small files of many kinds, as bytes."""
     folder = tmp_path_factory.mktemp("files")
-    models = {name: fitted(name)[0] for name in ("sfa", "sfa-center", "igsfa-sum", "igsfa-edge-list", "gsfa-edges")}
+    models = {
+        name: fitted(name)[0] for name in ("sfa", "sfa-center", "igsfa", "igsfa-sum", "igsfa-edge-list", "gsfa-edges")
+    }
     models |= {name: fitted(name)[0] for name in ("1d", "2d-pca", "2d-shared", "2d-padded", "3d")}
     models["pipeline"] = pipeline()[0]
     X, y = signals()
@@ -893,13 +898,14 @@ def test_very_many_nodes_are_loaded_and_shown_without_making_any(files, tmp_path
         ({}, {"n_components": 1000}),
         ({"n_layers": 7}, {"n_layers": 8}),
         ({"expansion": "|".join(["identity"] * 14)}, {"expansion": "|".join(["identity"] * 15)}),
-        ({"field": 8, "n_slow": 90}, {"field": 8, "n_slow": 120}),
+        ({"field": 8, "n_slow": 50}, {"field": 8, "n_slow": 120}),
+        ({"field": 8, "expansion": "polynomial5"}, {"field": 8, "expansion": "polynomial6"}),
     ],
 )
 def test_a_shared_node_may_be_used_in_proportion_to_the_input(good, too_much, files, tmp_path):
     n = 10_000
-    if "field" in good:
-        good, too_much = good | {"expansion": "polynomial5"}, too_much | {"expansion": "polynomial5"}
+    if "n_slow" in good:
+        good, too_much = good | {"expansion": "polynomial4"}, too_much | {"expansion": "polynomial4", "n_slow": 280}
     model = accepted(network_file(files, n, **good), tmp_path / "model")
     if not good:
         assert np.array_equal(model.transform(np.ones((1, n))), np.ones((1, n)))
@@ -917,3 +923,148 @@ def test_outputs_that_no_node_makes_are_limited(shared, files, tmp_path):
     accepted(network_file(files, 10, n_components=100_000, shared=shared), tmp_path / "model")
     message = refused(network_file(files, 10, n_components=106_000, shared=shared), tmp_path / "model")
     assert "too many outputs" in message
+
+
+# ---------------------------------------------------------------------- limits are where the documentation says
+
+
+def nested(depth):
+    """A recipe that is a sum of sums."""
+    recipe = {"recipe": "AutoGraph"}
+    for _ in range(depth):
+        recipe = {"recipe": "GraphSum", "graphs": [recipe], "weights": None}
+    return recipe
+
+
+def summed(n):
+    return {"recipe": "GraphSum", "graphs": [{"recipe": "AutoGraph"}] * n, "weights": [1.0] * n}
+
+
+LONG = "identity|" * 454 + "identity"
+LIMITS = {
+    "digits": ("sfa", "params.shrinkage", int("9" * 40), int("9" * 41), "40 digits"),
+    "negative digits": ("1d", "params.n_jobs", -int("9" * 39), -int("9" * 40), "40 digits"),
+    "expansion": ("sfa", "params.expansion", LONG + "  ", LONG + "   ", "4,096"),
+    "term": ("sfa", "params.expansion", "identity" + " " * 120, "identity" + " " * 121, "128 characters"),
+    "text": ("1d", "params.spill", "x" * 4096, "x" * 4097, "4,096"),
+    "version": ("sfa", "higsfa", "1" * 1000, "1" * 1001, "1,000"),
+    "step": ("pipeline", "steps.0.name", "s" * 1000, "s" * 1001, "1,000"),
+    "input of a step": ("pipeline", "transform_input", ["s" * 1000], ["s" * 1001], "1,000"),
+    "inputs of steps": ("pipeline", "transform_input", ["s"] * 1000, ["s"] * 1001, "1,000"),
+    "depth": ("igsfa", "params.graph", nested(8), nested(9), "nested too deeply"),
+    "graphs": ("igsfa", "params.graph", summed(1000), summed(1001), "1,000"),
+    "threads": ("1d", "params.n_jobs", 1024, 1025, "1,024"),
+    "no threads": ("1d", "params.n_jobs", 1, 0, "n_jobs"),
+    "sizes": ("1d", "params.input_shape", [1] * 8, [1] * 9, "at most 8"),
+    "components": ("sfa", "params.n_components", 1, 0, "n_components"),
+    "protocol": ("sfa", "protocol", 1, 2, "newer"),
+    "far protocol": ("sfa", "protocol", 1, 2**31 + 1, "from 1 to 2,147,483,648"),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_header_may_go_up_to_its_limits_and_not_beyond(limit, files, tmp_path):
+    name, path, most, beyond, message = LIMITS[limit]
+    accepted(edited(files[name], path, most), tmp_path / "model")
+    assert message in refused(edited(files[name], path, beyond), tmp_path / "model")
+
+
+def test_a_header_may_have_256_kib(files, tmp_path):
+    header, listing, arrays = taken_apart(files["sfa"])
+    outer = json.dumps({"__metadata__": {"higsfa": json.dumps(header)}} | listing).encode()
+    accepted(with_header(outer.ljust(2**18), arrays), tmp_path / "model")
+    assert "262,145 bytes, more than the 262,144" in refused(
+        with_header(outer.ljust(2**18 + 1), arrays), tmp_path / "model"
+    )
+
+
+def test_numbers_of_a_header_may_have_40_characters(files, tmp_path):
+    header, listing, arrays = taken_apart(files["sfa"])
+    text = json.dumps(header)
+    written = text.replace('"shrinkage": 0.0', f'"shrinkage": 0.{"1" * 38}')
+    assert accepted(put_together(written, listing, arrays), tmp_path / "model").shrinkage == pytest.approx(1 / 9)
+    written = text.replace('"shrinkage": 0.0', f'"shrinkage": 0.{"1" * 39}')
+    assert "40 digits" in refused(put_together(written, listing, arrays), tmp_path / "model")
+
+
+def test_arrays_have_at_most_four_dimensions_of_at_most_2_to_48(files, tmp_path):
+    header, listing, arrays = taken_apart(files["sfa"])
+    end = len(arrays)
+    for shape, message in (
+        ([0, 2**48, 1, 1], "unknown arrays"),
+        ([0, 2**48 + 1], "from 0 to 281,474,976,710,656"),
+        ([0, 1, 1, 1, 1], "at most 4 entries"),
+    ):
+        more = {"dtype": "F64", "shape": shape, "data_offsets": [end, end]}
+        assert message in refused(put_together(header, listing | {"more": more}, arrays), tmp_path / "model")
+
+
+def test_samples_and_expansions_have_at_most_2_to_24_numbers(files, tmp_path):
+    assert "node.center" in refused(edited(files["sfa"], "n_inputs", 2**24), tmp_path / "model")
+    assert "from 1 to 16,777,216" in refused(edited(files["sfa"], "n_inputs", 2**24 + 1), tmp_path / "model")
+    for n, message in ((5792, "node.nodes must be"), (5793, "more than 16,777,216")):  # n (n + 1) / 2
+        data = rebuilt(files["sfa"], {"expansion": "quadratic", "n_inputs": n}, node__nodes=np.zeros((1, 4), np.int64))
+        assert message in refused(data, tmp_path / "model")
+    for shape, message in (([4096, 4096], "too much memory"), ([4097, 4096], "at most 16,777,216 values")):
+        data = rebuilt(files["2d-shared"], {"input_shape": shape, "trained.0.stride": [1, 1]})
+        assert message in refused(data, tmp_path / "model") or shape == [4096, 4096]
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("sfa", 0),
+        ("2d-pca", 40 * (8 + 8) + 40 * (3 + 3) + 40 * (1 + 1)),  # positions of the axes of the input and of each layer
+        ("names", 2 * 11 + 80 * 6),  # characters twice, and the names
+        ("wide names", 8 * 19 + 80 * 6),
+        ("gsfa-edges", 8 * 298 + 2 * 8 * 151),  # indices once more, and where rows begin twice
+    ],
+)
+def test_memory_beyond_the_arrays_is_counted(name, more, files, tmp_path, monkeypatch):
+    spent, spend = [], Tensors.spend
+    monkeypatch.setattr(Tensors, "spend", lambda self, n: (spent.append(n), spend(self, n))[1])
+    data = files[name.removeprefix("wide ")]
+    if name == "wide names":
+        data = rebuilt(data, feature_names_in=np.frombuffer("a\0b\0c\0d\0e\0ü語😀".encode(), dtype=np.uint8))
+    model = accepted(data, tmp_path / "model")
+    deltas = (
+        [layer.delta_values.shape for layer in model.layers_]
+        if name == "2d-pca"
+        else [(1, len(model._node.delta_values))]
+    )
+    assert sum(spent) == more + sum(100 * n + 8 * n * longest for n, longest in deltas)
+
+
+def test_a_file_may_take_its_size_and_12_mib(files, tmp_path):
+    size = len(files["sfa"])
+    tensors = Tensors(None, 0, {}, size)
+    tensors.spend(size)
+    tensors.spend(12 * 2**20)
+    tensors.spend(0)
+    with pytest.raises(ModelFileError, match=f"too much memory for a file of {size:,} bytes"):
+        tensors.spend(1)
+
+
+def test_the_cost_of_a_sample_is_bounded_by_its_size_and_that_of_the_file():
+    def plan(n_fields, terms, *, shared):
+        fields = SimpleNamespace(n_nodes=n_fields)
+        return SimpleNamespace(fields=fields, shared=shared, expansion=parse_expansion("|".join(["identity"] * terms)))
+
+    for n_inputs, n_bytes in ((0, 0), (10, 0), (0, 1000), (100, 3000)):
+        effort = Effort(n_inputs, n_bytes)
+        effort.add_fields(7, 11, 13)
+        effort.add_fields(1, 2**20 + 128 * n_inputs + n_bytes - 7 * 24, 0)
+        with pytest.raises(ModelFileError, match="overlap too much"):
+            effort.add_fields(1, 0, 1)
+        effort.add_work(plan(5, 3, shared=True), SimpleNamespace(expand=True, n_expanded=7, n_stored=100))
+        effort.add_work(plan(5, 3, shared=False), SimpleNamespace(expand=True, n_expanded=7, n_stored=100))
+        effort.add_work(plan(5, 3, shared=False), SimpleNamespace(expand=False, n_stored=0))
+        done = 5 * (40_000 + 700 + 100) + 5 * (40_000 + 700) + 100 + 5 * 10_000
+        rest = 2**28 + 2**17 * n_inputs + 32 * n_bytes - done
+        effort.add_work(plan(1, 1, shared=False), SimpleNamespace(expand=False, n_stored=rest - 10_000))
+        with pytest.raises(ModelFileError, match="too much work"):
+            effort.add_work(plan(0, 1, shared=False), SimpleNamespace(expand=False, n_stored=1))
+    effort = Effort(2**24, 5)
+    effort.add_fields(1, 2**26 + 5, 0)
+    with pytest.raises(ModelFileError, match="overlap too much"):
+        effort.add_fields(1, 1, 0)

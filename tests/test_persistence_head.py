@@ -15,8 +15,9 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from higsfa import GSFA, SFA, HiGSFA, LabelHead, Layer, load, save
+from higsfa._model_file import Tensors
 from higsfa.graphs import ClusteredGraph, SerialGraph
-from model_files import edited, inner_header, put_together, refused, taken_apart
+from model_files import accepted, edited, inner_header, put_together, refused, taken_apart
 
 
 def features(n=300, d=5, seed=0):
@@ -366,3 +367,47 @@ def test_a_gsfa_before_a_head_needs_no_network(tmp_path):
     model = make_pipeline(GSFA(3, graph="serial"), LabelHead(integer=True)).fit(X, age)
     save(model, tmp_path / "model")
     assert_same_bits(load(tmp_path / "model").predict(X), model.predict(X))
+
+
+# ---------------------------------------------------------------------- limits are where the documentation says
+
+
+@pytest.mark.parametrize(
+    ("path", "most", "beyond", "message"),
+    [
+        ("n_features_in", 2**24, 2**24 + 1, "16,777,216"),
+        ("params.candidates", [1] * 2**16, [1] * (2**16 + 1), "65,536"),
+        ("params.n_features", [["a", 1]], [["a", 1, 1]], "at most 2 entries"),
+        ("params.n_features", [[k, 1] for k in range(1000)], [[k, 1] for k in range(1001)], "1,000"),
+        ("params.n_classes", 1, 0, "n_classes"),
+        ("params.cv", 2, 1, "cv"),
+        ("params.regularization", 1, 2, "regularization"),
+        ("labels.0.name", "a" * 1000, "a" * 1001, "1,000"),
+    ],
+)
+def test_a_header_may_go_up_to_its_limits_and_not_beyond(path, most, beyond, message, files, tmp_path):
+    accepted(edited(files["all-labels"], path, most), tmp_path / "model")
+    assert message in refused(edited(files["all-labels"], path, beyond), tmp_path / "model")
+
+
+def test_a_class_may_have_1000_characters_as_json(files, tmp_path):
+    for n, message in ((998, None), (999, "more than 1,000 characters")):
+        data = with_array(files["all-labels"], "labels.3.classes", text(b'"a"\x007\0"' + b"x" * n + b'"'))
+        if message is None:
+            assert len(accepted(data, tmp_path / "model").classes_["mixed"][2]) == n
+        else:
+            assert message in refused(data, tmp_path / "model")
+
+
+def test_memory_beyond_the_arrays_is_counted(files, tmp_path, monkeypatch):
+    spent, spend = [], Tensors.spend
+    monkeypatch.setattr(Tensors, "spend", lambda self, n: (spent.append(n), spend(self, n))[1])
+    head = accepted(files["all-labels"], tmp_path / "model")
+    expected = 4000 * len(head.label_names_)
+    for j, name in enumerate(head.label_names_):
+        expected += 300 * len(head.cv_results_.get(name, ()))
+        if not head.is_numeric_[name]:
+            classes = head.classes_[name]
+            written = safetensors.numpy.load(files["all-labels"])[f"labels.{j}.classes"]
+            expected += 4 * len(written) + (200 + classes.dtype.itemsize) * len(classes)
+    assert sum(spent) == expected

@@ -16,8 +16,8 @@ NUMBERS, MOST_NUMBERS, NUMBERS_PER_INPUT = 2**20, 2**26, 128
 """Numbers that go in and out of all nodes for one sample: so many, and some more for each number of the sample."""
 WORK, WORK_PER_BYTE, WORK_PER_INPUT = 2**28, 32, 2**17
 """Multiplications for one sample: so many, and some more for each byte of the file and each number of the sample."""
-CALL_WORK = 10_000
-"""Calling a node for one field, or a term of its expansion, takes as long as so many multiplications."""
+CALL_WORK, ROW_WORK = 10_000, 100
+"""Calling a node for one field, or a term of its expansion, takes as long as so many multiplications; so does a row."""
 POSITION_BYTES = 40
 """Memory of one position of a field on one axis of a grid."""
 OPTION_TYPES: dict[str, tuple[type, ...]] = {
@@ -68,8 +68,10 @@ class Effort:
 
     def add_work(self, plan: LayerPlan, nodes: StoredNodes) -> None:
         """Count what the nodes of a layer do."""
-        n_fields, n_terms = plan.fields.n_nodes, len(plan.expansion.terms) if nodes.expand else 0
-        self._work -= CALL_WORK * n_fields * (1 + n_terms) + nodes.n_stored * (n_fields if plan.shared else 1)
+        n_fields, call = plan.fields.n_nodes, CALL_WORK
+        if nodes.expand:
+            call += CALL_WORK * len(plan.expansion.terms) + ROW_WORK * nodes.n_expanded
+        self._work -= call * n_fields + nodes.n_stored * (n_fields if plan.shared else 1)
         if self._work < 0:
             refuse("its layers take too much work for an input and a file of this size")
 

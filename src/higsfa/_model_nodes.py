@@ -115,6 +115,10 @@ class StoredNodes(Sequence[Node]):
         return sum(array.size for array in self._arrays.values())
 
     @property
+    def n_expanded(self) -> int:
+        return self._shape.n_expanded
+
+    @property
     def expand(self) -> bool:
         """Whether any of them has slow features, for which it expands its input."""
         return bool(self._slow[-1])
