@@ -114,6 +114,24 @@ def test_errors_are_means_over_samples():
     )
 
 
+def test_numbers_are_plain():
+    """They go into reports and messages, where np.float64(1.0) has no place."""
+    true, pred = estimates()
+    X = np.eye(3)
+    for value in (
+        metrics.mean_absolute_error(true, pred),
+        metrics.root_mean_squared_error(true, pred),
+        metrics.cumulative_score(true, pred, 5),
+        metrics.classification_rate(true, pred),
+        *(metrics.chance_level(true, metric) for metric in ("mae", "rmse", "cr")),
+        *metrics.mean_and_standard_error([1.0, 2.0]),
+        *metrics.mean_and_standard_error(np.ones(1)),
+        metrics.reconstruction_error(X, 2 * X),
+        (metrics.ReconstructionSums.of(X, X + 1) + metrics.ReconstructionSums.of(X, X)).error(mean=[0, 0, 1]),
+    ):
+        assert type(value) is float
+
+
 def test_unsigned_labels_do_not_wrap_around():
     assert metrics.mean_absolute_error(np.array([3], dtype=np.uint8), np.array([5], dtype=np.uint8)) == 2
     assert metrics.cumulative_score(np.array([5], dtype=np.uint8), np.array([3], dtype=np.uint8), 2) == 1.0

@@ -14,7 +14,7 @@ from scipy.interpolate import RectBivariateSpline
 
 from higsfa.images import Distortion
 from higsfa.images._warp import BATCH_PIXELS
-from higsfa.images.distortion import copy_keys, mix, sin_cos
+from higsfa.images.distortion import copy_keys, mix, quantiles, sin_cos
 
 STILL = {"shift": 0.0, "rotation": 0.0, "scale": 0.0}
 both = pytest.mark.parametrize("interpolation", ["linear", "cubic"])
@@ -143,6 +143,29 @@ def test_huge_images_do_not_overflow_positions():
     drawn = Distortion(shift=1000.0, rotation=0.0, scale=0.0).draw([0], [0])
     expected = np.clip(np.arange(5000) - drawn.shift_x[0], 0, 4999) / 4999
     assert np.abs(out[0, 0] - expected).max() < 1e-4
+
+
+@both
+def test_shrunken_images_do_not_overflow_positions(interpolation):
+    """Scaled to a tenth, the ends of a picture lie ten times as far out, beyond what 32 bits hold."""
+    images = np.tile(np.linspace(0, 1, 900, dtype=np.float32), (1, 2, 1))
+    distortion = next(
+        d
+        for d in (
+            Distortion(seed=s, shift=0.0, rotation=0.0, scale=0.9, interpolation=interpolation) for s in range(99)
+        )
+        if d.draw([0], [0]).scale[0] < 0.15
+    )
+    scale = distortion.draw([0], [0]).scale[0]
+    expected = np.clip((np.arange(900) - 449.5) / scale + 449.5, 0, 899) / 899
+    assert np.abs(distortion.apply(images, [0], [0])[0, 0] - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("value", [0, 7])
+def test_a_single_pixel_is_an_image(value):
+    image = np.full((1, 1, 1), value, dtype=np.uint8)
+    for _ in range(5):  # memory that was not written to would differ
+        assert Distortion().apply(image, [3], [4])[0, 0, 0] == value
 
 
 @both
@@ -294,6 +317,10 @@ def test_noise_of_integers_is_in_units_of_their_range():
     images = np.full((4, 64, 64), 128, dtype=np.uint8)
     out = Distortion(noise=0.02, **STILL).apply(images, np.arange(4), np.zeros(4, dtype=int))
     assert out.std() == pytest.approx(0.02 * 255, rel=0.05)
+    signed = Distortion(noise=0.02, **STILL).apply(np.zeros_like(images, dtype=np.int16), np.arange(4), 0)
+    assert signed.std() == pytest.approx(0.02 * 65535, rel=0.05)
+    with pytest.raises(ValueError, match="read-only"):
+        quantiles()[0] = 1
 
 
 # --- purity -------------------------------------------------------------------------------------
@@ -468,12 +495,25 @@ def test_empty_batches_are_fine():
         ({"scale": 1.0}, "scale"),
         ({"rotation": np.nan}, "rotation"),
         ({"seed": -1}, "seed"),
+        ({"seed": 2**64}, "seed"),
+        ({"shift": 10_000.5}, "shift"),
+        ({"rotation": 180.5}, "rotation"),
+        ({"scale": 0.995}, "scale"),
+        ({"brightness": 10.5}, "brightness"),
+        ({"contrast": 1.5}, "contrast"),
+        ({"noise": 10.5}, "noise"),
         ({"interpolation": "quintic"}, "interpolation"),
     ],
 )
 def test_impossible_parameters_are_named(parameters, name):
     with pytest.raises(ValueError, match=f"{name}="):
         Distortion(**parameters)
+
+
+def test_the_largest_parameters_are_possible():
+    limits = {"shift": 1e4, "rotation": 180.0, "scale": 0.99, "brightness": 10.0, "contrast": 1.0, "noise": 10.0}
+    images = picture(2)
+    assert np.all(np.isfinite(Distortion(seed=2**64 - 1, **limits).apply(images.tolist(), [0, 1], [0, 0])))
 
 
 def test_images_of_the_wrong_kind_are_refused():

@@ -189,11 +189,49 @@ def test_borders_are_repeated():
         ([[1, 2]], "two places"),
         ([[1, 2], [np.inf, 3]], "two places"),
         ([[1, 2], [1e9, 3]], "two places"),
+        ([[-1e9, 2], [1, 3]], "two places"),
     ],
 )
 def test_eyes_that_are_none_are_refused(eyes, message):
     with pytest.raises(ValueError, match=message):
         normalize_pose(np.zeros((9, 9)), eyes)
+
+
+def test_small_results_and_odd_eyes_are_fine():
+    """Limits are where something stops making sense, and not before."""
+    photo = smooth((60, 50))
+    assert_allclose(normalize_pose(photo, size=(1, 1)), photo[5:55].mean(), atol=0.01)
+    assert normalize_pose(photo, size=(1, 3)).shape == (1, 3)
+    assert_allclose(sample_face(photo, size=1, square=20, shift_up=5.0), photo[15:35, 15:35].mean(), atol=0.01)
+    assert_allclose(sample_face(photo, size=1, square=0.5, shift_up=0.5)[0, 0], photo[29, 24:26].mean(), atol=0.01)
+    largest = sample_face(photo, size=50, square=None, shift_up=0.0)
+    assert_allclose(largest, photo[5:55], atol=1e-6)
+    upright = normalize_pose(photo, [[25, 20], [25, 40]], size=(21, 21), eye_distance=20, eye_height=10)
+    assert_allclose(upright, np.rot90(photo)[14:35, 20:41], atol=1e-6)
+    close = normalize_pose(photo, [[24, 30], [25.5, 30]], size=(5, 5), eye_distance=1.5, eye_height=2)
+    assert_allclose(close, photo[28:33, 22:28][:, :-1] / 4 + photo[28:33, 22:28][:, 1:] * 3 / 4, atol=1e-6)
+    assert normalize_pose(photo, [[10, 30], [11, 30]], size=(5, 5), eye_distance=0.5, eye_height=2).shape == (5, 5)
+    for size in ((3,), (4, 5, 6), (0, 5), (5, 0)):
+        with pytest.raises(ValueError, match="size="):
+            normalize_pose(photo, size=size)
+    for options in ({"size": 0}, {"square": 0.0}, {"square": -3.0}):
+        with pytest.raises(ValueError, match="must be positive"):
+            sample_face(photo, **options)
+
+
+@pytest.mark.parametrize("contrast", [False, True])
+def test_faces_do_not_depend_on_the_type_of_the_photograph(contrast):
+    photo = np.random.default_rng(0).integers(0, 256, (60, 50), dtype=np.uint8)
+    sampler = FaceSampler(12, contrast=contrast, std=0.6, square=None)
+    expected = sampler(photo) / 255.0
+    assert not contrast or expected.max() - expected.min() == 1
+    for dtype in (np.int8, np.int16, np.uint16):
+        limits = np.iinfo(dtype)
+        white = int(limits.max) - int(limits.min)
+        other = (photo.astype(np.int64) * white // 255 + limits.min).astype(dtype)
+        found = (sampler(other).astype(float) - limits.min) / white
+        assert_allclose(found, expected, atol=1.01 / 255)
+    assert_allclose(sampler(photo / 255.0), expected, atol=0.51 / 255)
 
 
 @pytest.mark.parametrize("image", [np.zeros((2, 3, 4, 5)), np.zeros((0, 3)), np.zeros(3)])
@@ -315,6 +353,18 @@ def test_samplers_are_frozen_picklable_and_tell_their_eyes_apart(photos, monkeyp
     monkeypatch.chdir(photos.paths[0].parent)
     relative = FaceSampler(eyes={path.name: eyes for path, eyes in zip(photos.paths, photos.eyes, strict=True)})
     assert relative == moved
+    lists = {path.name: eyes.tolist() for path, eyes in zip(photos.paths[::-1], photos.eyes[::-1], strict=True)}
+    backwards = FaceSampler(eyes=lists)
+    assert backwards == moved
+    photos.eyes[:] = 0  # samplers have eyes of their own
+    assert_array_equal(moved(image), backwards(image))
+    with pytest.raises(TypeError, match="eyes_digest"):
+        FaceSampler(eyes_digest="x")
+    for wrong in ([[1, 2, 3], [4, 5, 6]], [[1, 2]], [1, 2, 3, 4]):
+        with pytest.raises(ValueError, match=r"eyes: a\.png must have two places"):
+            FaceSampler(eyes={"a.png": wrong})
+    with pytest.raises(ValueError, match="shorter"):
+        FaceSampler.of(SimpleNamespace(paths=photos.paths, eyes=photos.eyes[:2]))
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,7 @@ def normalize_contrast(
         raise ValueError(f"window={window!r} is a part of the picture and must lie in 0 .. 1")
     batch = images[None] if images.ndim == 2 else images
     try:
-        wanted_mean, wanted_std = (
-            np.broadcast_to(np.asarray(value, dtype=np.float64), len(batch)) for value in (mean, std)
-        )
+        wanted_mean, wanted_std = (np.broadcast_to(value, len(batch)) for value in (mean, std))
     except ValueError:
         raise ValueError(f"mean and std must be numbers, or arrays with one for each of {len(batch)} images") from None
     if not np.all(wanted_std >= 0):

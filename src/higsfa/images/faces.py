@@ -217,7 +217,7 @@ class FaceSampler:
             return stored(face, picture.dtype, clip=True)
         low, high = full_range(picture)
         unit = (face[None] - np.float32(low)) / np.float32(high - low)
-        even = normalize_contrast(unit, self.mean, self.std, self.window)[0]
+        even = normalize_contrast(unit, self.mean, self.std, self.window, clip=False)[0]
         return stored(low + (high - low) * even, picture.dtype, clip=True)
 
     def _eyes_of(self, filename: Any) -> NDArray[np.float64] | None:
