@@ -1,11 +1,11 @@
-"""Data that do not vary: no features, and the mean comes back."""
+"""Data that do not vary: no features, and the mean comes back. Data that are too large: refused."""
 
 import warnings
 
 import numpy as np
 import pytest
 
-from higsfa import GSFA, IGSFA, ISFA, SFA, load, save
+from higsfa import GSFA, IGSFA, ISFA, SFA, HiSFA, Layer, load, save
 
 MEAN = np.array([0.1, 1e3, -7.3])
 N = 200
@@ -71,3 +71,14 @@ def test_a_wrong_number_of_columns_is_still_refused():
     model = SFA(2).fit(X)
     with pytest.raises(ValueError, match="Y has 0 features, but SFA makes 2"):
         model.inverse_transform(np.zeros((5, 0)))
+
+
+@pytest.mark.parametrize("share", [0.7, 3.0])
+def test_data_that_are_too_large_are_refused_in_words(share):
+    """Sums of squares may fit where those of squared differences in time, twice as large, do not."""
+    X = np.random.default_rng(0).standard_normal((N, 4))
+    X *= np.sqrt(share) * np.sqrt(np.finfo(float).max / np.max(np.sum(X**2, axis=0)))
+    for fit in (SFA().fit, SFA().partial_fit, HiSFA([Layer((4,), n_components=2)]).fit):
+        fit(X / 4)
+        with pytest.raises(ValueError, match="X holds numbers too large for float64"):
+            fit(X)

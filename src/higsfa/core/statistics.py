@@ -53,6 +53,11 @@ class Sums:
     def n_variables(self) -> int:
         return int(self.first.shape[1])
 
+    def is_finite(self) -> bool:
+        """Whether all samples were finite, and their squares not too large to be added up."""
+        squares = [np.einsum("kii->ki", self.second), *([] if self.edges is None else [np.diag(self.edges)])]
+        return all(bool(np.all(np.isfinite(part))) for part in squares)
+
     def copy(self) -> Sums:
         """A copy that shares no array."""
         return merge(empty_like(self), self)

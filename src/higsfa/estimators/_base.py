@@ -108,7 +108,7 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
         """Solve and set the fitted attributes."""
-        if X is not None and not np.all(np.isfinite(np.einsum("kii->ki", statistics.sums.second))):
+        if X is not None and not statistics.sums.is_finite():
             report_not_finite(self, X)
         n_vanished = statistics.n_vanished()
         if n_vanished:
