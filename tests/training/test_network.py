@@ -9,6 +9,9 @@ from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_info
 
 from higsfa import HGSFA, IGSFA, HiGSFA, Layer
+from higsfa.core.expansions import as_expansion
+from higsfa.core.nodes import Frontend
+from higsfa.core.raw import Rows
 from higsfa.estimators import _network
 from higsfa.graphs import ClusteredGraph, SequenceGraph, SerialGraph
 from higsfa.training import driver, network
@@ -129,17 +132,20 @@ def test_shared_weights_do_not_depend_on_where_features_wait(places, monkeypatch
 
 
 @pytest.mark.parametrize("recipe", [RECIPE, SequenceGraph(lag=2), SerialGraph("age", n_groups=5) + SequenceGraph()])
-@pytest.mark.parametrize("pca", [None, 2])
-def test_a_shared_node_is_trained_on_all_fields(recipe, pca):
-    """Fields side by side are samples one below the other, without edges between them."""
+@pytest.mark.parametrize(("pca", "offset"), [(None, 0.0), (2, 0.0), (None, 500.0)])
+def test_a_shared_node_is_trained_on_all_fields(recipe, pca, offset):
+    """Fields side by side are samples one below the other, without edges between them; each may have its own mean."""
     X, labels = data(6)
-    layer = Layer(2, 2, 2, shared=True, n_slow=1, expansion="identity | quadratic", pca=pca)
+    X[:, 2:4] += offset
+    linear = offset != 0.0
+    expansion = "identity" if linear else "identity | quadratic"
+    layer = Layer(2, 2, 2, shared=True, n_slow=1, expansion=expansion, pca=pca)
     found = HiGSFA([layer], graph=recipe).fit(X, labels)
     fields = X.reshape(N, 3, 2)
     z = fields.reshape(-1, 2) - fields.reshape(-1, 2).mean(axis=0)
     if pca:
         z = PCA(2).fit_transform(z)
-    Z = np.column_stack([z, z[:, 0] ** 2, z[:, 0] * z[:, 1], z[:, 1] ** 2]).reshape(N, 3, -1)
+    Z = np.column_stack([z] if linear else [z, z[:, 0] ** 2, z[:, 0] * z[:, 1], z[:, 1] ** 2]).reshape(N, 3, -1)
     graph = recipe.build(labels)
     gamma, v = graph.to_sparse().toarray(), graph.vertex_weights
     mean = np.einsum("n,nfi->i", v, Z) / (3 * v.sum())
@@ -153,6 +159,22 @@ def test_a_shared_node_is_trained_on_all_fields(recipe, pca):
     deltas = np.sort(np.linalg.eigvals(np.linalg.solve(C, C_dot)).real)
     node = found.layers_[0].nodes[0]
     np.testing.assert_allclose(node.delta_values, deltas[: len(node.delta_values)], atol=1e-8)
+    Y = found.transform(X).reshape(-1, 2)
+    np.testing.assert_allclose(np.repeat(v, 3) @ Y[:, 0] / v.sum(), 0, atol=1e-7 * max(offset, 1))
+
+
+@pytest.mark.parametrize("name", ["identity", "identity | quadratic"])
+def test_the_shift_of_a_node_comes_from_the_first_samples_it_sees(name):
+    rng = np.random.default_rng(0)
+    X = 1000 + rng.standard_normal((3, 2 * network.PILOT))
+    X[:, network.PILOT :] += 7
+    frontend = Frontend(as_expansion(name), 1, 3, np.zeros(3))
+    dtype = np.dtype(float)
+    sums = network.start_node(0, (frontend,), None, Rows(X), dtype)
+    T = as_expansion(name)(X[:, : network.PILOT])
+    np.testing.assert_allclose(sums.shift, T.mean(axis=1), rtol=1e-12)
+    other = Frontend(as_expansion(name), 1, 3, np.full(3, 5.0))
+    assert network.start_node(1, (frontend, other), None, Rows(X), dtype).frontend is other
 
 
 def test_means_of_outputs_are_those_of_the_features():
