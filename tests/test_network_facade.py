@@ -169,8 +169,8 @@ def test_designs_take_options_and_dimensions():
     assert design_pyramid((40, 4), n_dimensions=1)[0].field == (16,)
     assert design_pyramid((20, 20, 4))[0].field == (6, 6)
     assert design_pyramid((20, 20, 5))[0].field == (4, 4, 4)
-    overruled = design_pyramid((28, 28), n_dimensions=2, n_slow=1)[1:]
-    assert overruled[0].n_slow == 1
+    overruled = design_pyramid((28, 28), n_dimensions=2, n_slow=1, expansion="identity", pca=None)
+    assert all((layer.n_slow, layer.expansion, layer.pca) == (1, "identity", None) for layer in overruled)
     for shape, n_dimensions in (((), None), ((2,) * 5, None), ((8, 8), 3), ((8,), 2), ((8, 8, 8), 1), ((8,), 0)):
         with pytest.raises(ValueError, match="must have 1 to 3 dimensions"):
             design_pyramid(shape, n_dimensions=n_dimensions)
