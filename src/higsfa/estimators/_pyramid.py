@@ -54,12 +54,13 @@ def _bottom(field: Any, stride: Any, channels: int, n_components: int, options: 
     expansion = f"identity | power0.8 | normalized_quadratic{selected}" if inputs > 1 else "identity | power0.8"
     at_most = min(n_components, max(1, inputs))
     out = min(18 if n_raw > 16 else 12, at_most)
-    return Layer(field, stride, out, expansion=expansion, pca=pca, n_slow=min(3, out), pad=True, **options)
+    own = {"expansion": expansion, "pca": pca, "n_slow": min(3, out), "pad": True}
+    return Layer(field, stride, out, **{**own, **options})
 
 
 def _upper(field: Any, stride: Any, width: int, out: int, number: int, options: Any) -> Layer:
-    slow = {"n_slow": min(4, out)} if number == 1 else {}
     expansion = "identity | power0.8"
     if width > 1:
         expansion += f" | normalized_quadratic[:{min(4, width)}]"
-    return Layer(field, stride, out, expansion=expansion, pad=True, **{**slow, **options})
+    own = {"expansion": expansion, "n_slow": min(4, out) if number == 1 else None, "pad": True}
+    return Layer(field, stride, out, **{**own, **options})
