@@ -18,7 +18,22 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from higsfa import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, Layer, ModelFileError, _files, load, save
+from higsfa import (
+    GSFA,
+    HGSFA,
+    HSFA,
+    IGSFA,
+    ISFA,
+    SFA,
+    HiGSFA,
+    HiSFA,
+    Layer,
+    ModelFileError,
+    _files,
+    load,
+    persistence,
+    save,
+)
 from higsfa._model_file import Tensors
 from higsfa._model_layers import Effort
 from higsfa.core.expansions import parse_expansion
@@ -281,6 +296,11 @@ def test_a_loaded_model_does_not_go_on_with_partial_fit(model, tmp_path):
     assert np.array_equal(loaded.transform(X), before)
     with pytest.raises(ValueError, match="statistics"):
         model.statistics_ + loaded.statistics_
+    with pytest.raises(ValueError, match="loaded from a file has no statistics_"):
+        loaded.statistics_ + model.statistics_
+    with pytest.raises(AttributeError, match="loaded from a file has no statistics_"):
+        loaded.statistics_.sums  # noqa: B018
+    assert "not saved" in repr(loaded.statistics_)
     loaded.fit(X, classes(y)).partial_fit(X, classes(y))
     assert np.array_equal(loaded.transform(X), model.partial_fit(X, classes(y)).transform(X))
 
@@ -541,6 +561,23 @@ def test_a_newer_protocol_is_named(files, tmp_path):
     data = put_together(header | {"new": 1}, listing | {"new": {"dtype": "F8"}}, arrays)
     message = refused(data, tmp_path / "model")
     assert "made by a newer higsfa, protocol 7; this version reads up to 1" in message
+
+
+def test_older_protocols_are_upgraded_step_by_step(files, tmp_path, monkeypatch):
+    def first(header):
+        assert header["protocol"] == 1
+        return header | {"n_inputs": header["size"]}
+
+    def second(header):
+        return {key: value for key, value in header.items() if key != "size"}
+
+    old = edited(edited(files["sfa"], "size", 6), "n_inputs", 7)
+    monkeypatch.setattr(persistence, "PROTOCOL", 3)
+    monkeypatch.setattr(persistence, "UPGRADES", {1: first, 2: second})
+    assert accepted(old, tmp_path / "model").n_features_in_ == 6
+    assert "node.center" in refused(edited(edited(old, "protocol", 2), "n_inputs", 7), tmp_path / "model")
+    assert "unknown or missing: 'size'" in refused(edited(old, "protocol", 3), tmp_path / "model")
+    assert "up to 3" in refused(edited(old, "protocol", 4), tmp_path / "model")
 
 
 WRONG_ENTRIES = {
