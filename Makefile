@@ -38,8 +38,9 @@ bench: $(VENV)/.installed-bench  ## Measure where the library stands, about 12 m
 	$(PY) benchmarks/suite.py
 	$(PY) benchmarks/guard.py
 
-soak: $(VENV)/.installed-dev  ## Compiled code under sanitizers; kill fits 50 times at random moments: resumes must end in the same bits
+soak: $(VENV)/.installed-dev  ## Sanitizers, 2,000 random networks, 50 kills of fits, 235,000 damaged files; an hour or more
 	$(PY) tests/sanitizers.py
+	HIGSFA_ARCHITECTURES=2000 $(PY) -m pytest -q -n $(WORKERS) tests/test_network_oracle.py
 	HIGSFA_KILLS=50 $(PY) -m pytest -q tests/scale/test_checkpoints.py -k killed
 	$(PY) tests/soak_fuzz.py
 

@@ -32,7 +32,7 @@ from higsfa.training.layers import field_of, one_by_one
 HERE = Path(__file__).resolve().parent
 IMAGES = HERE.parent / "docs" / "images"
 AGES = [20, 30, 40, 50, 60]
-SHRINKAGE = 0.1
+SHRINKAGE = 3.0
 GRAPH = SerialGraph("age", n_groups=32) + ClusteredGraph("gender") + ClusteredGraph("race")
 
 
@@ -235,7 +235,7 @@ def main() -> None:
         figure_of_morphs(faces, trained, IMAGES / "morphs.png", n=3)
         write_json(path, results)
         if asked.g3:
-            faces = Faces(96, 1800, 1200, 24)
+            faces = Faces(96, 5000, 3000, 24)
             net = presets.higsfa_g3(n_jobs=2)
             trained = Trained(net, faces)
             results["higsfa_g3 96x96"] = measure(faces, trained, 24, 16)
