@@ -115,6 +115,7 @@ def test_ctrl_c_stops_the_work_at_once():
 import os, signal, threading, time
 from higsfa.training.runner import threads
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 main, n_jobs = threading.main_thread(), 3
 for where in ("at work", "waiting"):
     done, ready, interrupted = [], threading.Event(), threading.Event()
