@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from higsfa.experiments import ExperimentError, compare, load_config, open_run, run_folder, train, with_values
+from higsfa.experiments.protocol import open_experiment
 from real_run import QUICK
 
 FILES = {
@@ -28,8 +29,8 @@ FILES = {
 @pytest.fixture(scope="module")
 def config(real):
     """Two folds and two networks, in half a second."""
-    changes = {"protocol.repeats": 2, "comparison.methods": ["hgsfa", "chance"]}
-    return with_values(load_config(real.config), {**QUICK, **changes})
+    compared = {"methods": ["hgsfa", "chance"], "n_features": {"hgsfa": 6}}
+    return with_values(load_config(real.config), {**QUICK, "protocol.repeats": 2, "comparison": compared})
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +132,7 @@ def test_overwriting_replaces_the_run_and_keeps_other_files(quick, config, tmp_p
     shutil.copytree(quick.folder, tmp_path / "run")
     for name in ("notes.txt", "report.html", "explorer.html", "decoder.npz"):
         (tmp_path / "run" / name).write_text("of the old run")
-    changes = {"title": "again", "protocol.repeats": 1, "comparison.methods": ["chance"]}
+    changes = {"title": "again", "protocol.repeats": 1, "comparison": {"methods": ["chance"]}}
     run = train(with_values(config, changes), tmp_path / "run", overwrite=True)
     assert run.metrics["title"] == "again"
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES | {"notes.txt"}
@@ -160,7 +161,7 @@ def test_a_run_that_cannot_begin_leaves_no_folder_and_no_old_run_is_lost(quick, 
 
 
 def test_the_corrected_command_goes_where_the_wrong_one_was_to_go(config, tmp_path):
-    quicker = with_values(config, {"protocol.repeats": 1, "comparison.methods": ["chance"]})
+    quicker = with_values(config, {"protocol.repeats": 1, "comparison": {"methods": ["chance"]}})
     with pytest.raises(ExperimentError, match="nowhere"):
         train(with_values(quicker, {"data.folder": "/nowhere"}), tmp_path / "run")
     assert train(quicker, tmp_path / "run").metrics["n_folds"] == 1
@@ -356,3 +357,17 @@ def test_guarded_texts_come_back_as_they_were(tmp_path):
     read = read_columns(tmp_path / "a.csv", {"=kind"}, max_bytes=10**6)
     assert read["=kind"].tolist() == texts.tolist()
     assert read["=kind_estimate"].tolist() == texts[::-1].tolist()
+
+
+def test_at_most_2000_samples_and_20_features_are_kept_for_figures(tmp_path):
+    """The toy signals, in the order of time."""
+    layers = [{"field": 20, "n_components": 25, "expansion": "identity | quadratic"}]
+    changes = {"data.n_train": 2000, "data.n_test": 2500, "network.layers": layers, "network.n_jobs": 1}
+    config = with_values(load_config("toy"), {**changes, "comparison.methods": ["chance"], "head.n_features": 4})
+    shape = open_experiment(config).folds[0].train.source.shape
+    layers[0]["field"] = list(shape)
+    run = train(with_values(config, {"network.layers": layers}), tmp_path / "run")
+    assert run.examples["features"].shape == (2000, 20)
+    assert run.examples["feature_rows"][[0, -1]].tolist() == [0, 2499]
+    assert run.metrics["methods"][0]["delta"]["label"] == "time"
+    assert run.metrics["data"]["image_shape"] is None

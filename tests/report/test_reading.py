@@ -10,10 +10,11 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from higsfa.report import ReportError, page
+from higsfa.report import ReportError, arrays, page
 from higsfa.report import predictions as tables
+from higsfa.report.checks import Value, gappy_numbers, numbers
 from higsfa.report.limits import MAX_METRICS, MAX_NPZ
-from higsfa.report.reading import read_run
+from higsfa.report.reading import read_metrics, read_run
 from higsfa.report.records import ByLabel
 
 
@@ -303,3 +304,134 @@ def test_pipes_are_not_waited_for(changed, tmp_path, name, alarm):
             read_run(tmp_path)
     else:
         read_run(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize(
+    ("key", "shape", "fits"),
+    [
+        ("images", (64, 1, 1), True),
+        ("images", (65, 1, 1), False),
+        ("images", (1, 4096, 1), True),
+        ("images", (1, 4097, 1), False),
+        ("images", (1, 1, 4096), True),
+        ("images", (1, 1, 4097), False),
+        ("features", (20_000, 1), True),
+        ("features", (20_001, 1), False),
+        ("features", (1, 100), True),
+        ("features", (1, 101), False),
+        ("feature_rows", (20_000,), True),
+        ("feature_rows", (20_001,), False),
+        ("reconstruction_names", (32,), True),
+        ("reconstruction_names", (33,), False),
+    ],
+)
+def test_arrays_have_largest_shapes(tmp_path, key, shape, fits):
+    dtypes = {"feature_rows": np.int64, "reconstruction_names": "<U1"}
+    np.savez(tmp_path / "examples.npz", **{key: np.zeros(shape, dtype=dtypes.get(key, np.float32))})
+    if fits:
+        arrays.read_examples(tmp_path / "examples.npz", 0)
+    else:
+        with pytest.raises(ReportError, match=f"{key} must hold an array of at most"):
+            arrays.read_examples(tmp_path / "examples.npz", 0)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_versions_of_headers(tmp_path, version):
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.zeros((2, 3, 3), np.float32), version=version)
+    with_entry(tmp_path, "images.npy", file.getvalue())
+    if version == (3, 0):
+        with pytest.raises(ReportError, match="version 1 or 2"):
+            arrays.read_examples(tmp_path / "examples.npz", 0)
+    else:
+        assert arrays.read_examples(tmp_path / "examples.npz", 0).images.shape == (2, 3, 3)
+
+
+def test_rows_of_features_lie_in_the_table_up_to_its_last_row(tmp_path):
+    for rows, n_rows, fits in (([0, 9], 10, True), ([0, 10], 10, False), ([-1, 3], 10, False), ([99], 0, True)):
+        features = np.zeros((len(rows), 2), np.float32)
+        np.savez(tmp_path / "examples.npz", features=features, feature_rows=np.array(rows))
+        if fits:
+            assert arrays.read_examples(tmp_path / "examples.npz", n_rows).feature_rows.tolist() == rows
+        else:
+            with pytest.raises(ReportError, match="0 to 9"):
+                arrays.read_examples(tmp_path / "examples.npz", n_rows)
+
+
+@pytest.mark.parametrize(
+    ("read", "taken", "refused"),
+    [
+        (lambda v: v.items(3), [[], [1, 2, 3]], [[1, 2, 3, 4], {}, "abc", None]),
+        (lambda v: v.members(2), [{}, {"a": 1, "b": 2}], [{"a": 1, "b": 2, "c": 3}, []]),
+        (Value.number, [0, -1.5, 1e100, -1e100], [1e101, -1e101, True, "1", None]),
+        (Value.fraction, [0, 0.5, 1], [-0.01, 1.01, 2]),
+        (Value.whole, [0, 10**15], [-1, 10**15 + 1, 1.0, True]),
+        (Value.text, ["", "x"], [1, None, "\ud800", "\udfff"]),
+        (lambda v: v.one_of("a", "b"), ["a", "b"], ["c", 1, None]),
+        (numbers, [[0.5] * 10_000], [[0.5] * 10_001, [None]]),
+        (gappy_numbers, [[None, 1] * 5000], [[None] * 10_001, ["x"]]),
+    ],
+)
+def test_values_are_read_as_one_type_or_refused(read, taken, refused):
+    for value in taken:
+        read(Value(value, "file", "key"))
+    for value in refused:
+        with pytest.raises(ReportError, match=r"^file: key"):
+            read(Value(value, "file", "key"))
+
+
+def test_values_know_where_they_stand():
+    root = Value({"a": [{"b": "x" * 100}], "n": None}, "file")
+    (item,) = root.get("a").items(1)
+    with pytest.raises(ReportError, match=r"file: a\[0\]\.b must be a number, found '" + "x" * 79 + "$"):
+        item.get("b").number()
+    with pytest.raises(ReportError, match="file: the file must be a list of at most 1 entries, found an object"):
+        root.items(1)
+    with pytest.raises(ReportError, match="file: n must be a number, found nothing"):
+        root.get("n").number()
+    assert root.get("n").maybe(Value.number) is None
+    assert root.get("none").value is None
+    assert Value("x" * 1001, "file").text() == "x" * 1000 + "…"
+    assert Value("x" * 1000, "file").text() == "x" * 1000
+
+
+@pytest.mark.parametrize(
+    ("path", "most"),
+    [
+        (("methods",), 100),
+        (("labels",), 100),
+        (("layers",), 100),
+        (("sensitivity",), 100),
+        (("warnings",), 1000),
+        (("methods", 0, "delta", "test"), 100),
+        (("methods", 0, "delta", "train"), 100),
+        (("sensitivity", 0, "delta_test"), 100),
+        (("data", "image_shape"), 4),
+    ],
+)
+def test_lists_have_most_entries(changed, tmp_path, path, most):
+    record = changed.metrics
+    for key in path[:-1]:
+        record = record[key]
+    entry = {"warnings": "w", "image_shape": 3, "labels": changed.metrics["labels"][0]}.get(path[-1])
+    entry = changed.metrics["methods"][4] if path == ("methods",) else entry
+    entry = record[path[-1]][-1] if entry is None else entry
+    record[path[-1]] = [*record[path[-1]][:1], *[entry] * (most - 1)][:most] if record[path[-1]] else [entry] * most
+    assert len(record[path[-1]]) == most
+    read_metrics(Value(changed.metrics, "metrics.json"))
+    record[path[-1]] = [*record[path[-1]], entry]
+    with pytest.raises(ReportError, match=rf"at most {most:,} entries"):
+        read_metrics(Value(changed.metrics, "metrics.json"))
+
+
+def test_confusions_have_at_most_a_hundred_classes(changed):
+    for n, fits in ((100, True), (101, False)):
+        changed.metrics["methods"][0]["labels"]["race"]["confusion"] = [[1] * n] * n
+        if fits:
+            read_metrics(Value(changed.metrics, "metrics.json"))
+        else:
+            with pytest.raises(ReportError, match=r"race\.confusion"):
+                read_metrics(Value(changed.metrics, "metrics.json"))
