@@ -188,8 +188,7 @@ class LinearReconstruction(BaseEstimator):
         check_is_fitted(self, "components_")
         Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_features=0, input_name="Y")
         self._check_sizes(Y.shape[1], self.image_shape_)
-        images = Y @ self.components_.astype(Y.dtype, copy=False)
-        images += self.intercept_.astype(Y.dtype, copy=False)
+        images = Y @ self.components_.astype(Y.dtype) + self.intercept_.astype(Y.dtype)
         return np.asarray(images.reshape(len(Y), *self.image_shape_))
 
     def transform(self, Y: Any) -> NDArray[Any]:
@@ -254,8 +253,8 @@ def decode(decoder: Any, Y: Any) -> NDArray[Any]:
 
 def blocks(source: Source) -> Iterator[tuple[NDArray[np.intp], Floats]]:
     """Row numbers and flat samples in float64, block by block."""
-    n_values = max(1, int(np.prod(source.shape)))
-    step = max(1, BLOCK_VALUES // n_values)
+    n_values = int(np.prod(source.shape))
+    step = max(1, BLOCK_VALUES // max(1, n_values))
     for lo in range(0, len(source), step):
         rows = np.arange(lo, min(lo + step, len(source)))
         yield rows, source.take(rows).reshape(len(rows), n_values).astype(np.float64)

@@ -126,10 +126,38 @@ def test_random_splits_have_the_fraction_and_keep_groups_together():
     assert_array_equal(again[2].train, train)
 
 
+def test_the_smallest_splits_are_possible():
+    sets = s1_s2_s3({"gender": list("MMF"), "race": list("BBB")}, sizes={"MB": 1, "FB": 0})
+    assert [len(part) for part in (sets.s1, sets.s2, sets.s3)] == [1, 1, 1]
+    assert_array_equal(sets.s3, [2])
+    ((train, test),) = leave_persons_out([7, 5, 7], n_persons=1, n_repeats=1)
+    assert sorted([train.tolist(), test.tolist()]) == [[0, 2], [1]]
+    ((train, test),) = random_splits(2, 0.5)
+    assert {*train, *test} == {0, 1}
+    ((train, test),) = random_splits(3, 0.5, groups=["a", "b", "a"])
+    assert sorted([train.tolist(), test.tolist()]) == [[0, 2], [1]]
+    assert_array_equal(cross_database([3, 4], low=4, high=4), [False, True])
+    assert str(summarise([{"mae": 3.0}])["mae"]) == "3.000"
+    assert str(summarise([{"mae": 3.0}, {"mae": 4.0}])["mae"]) == "3.500 ± 0.500"
+
+
+def test_sample_numbers_ascend(morph):
+    sets = s1_s2_s3(morph)
+    splits = [*sets.runs, *leave_persons_out(morph["identity"], n_repeats=1), *random_splits(100)]
+    for numbers in (sets.s1, sets.s2, sets.s3, *(part for split in splits for part in split)):
+        assert np.all(np.diff(numbers) > 0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
         ((10, 1.5), {}, r"train_fraction=1.5"),
+        ((10, 1.0), {}, r"train_fraction=1.0"),
+        ((10, 0.0), {}, r"train_fraction=0.0"),
+        ((10, "0.5"), {}, r"train_fraction='0.5'"),
+        ((10,), {"n_repeats": True}, r"n_repeats=True"),
+        ((10,), {"n_repeats": 1.0}, r"n_repeats=1.0"),
+        ((2,), {"groups": ["a", "b", "c"]}, r"groups: needs 2 values"),
         ((1,), {}, r"n_samples=1"),
         ((3,), {"groups": [1, 1]}, r"groups: needs 3 values"),
         ((3,), {"groups": [1, 1, 1]}, r"of two groups or more"),

@@ -16,7 +16,7 @@ from higsfa.reconstruction import LinearReconstruction
 @pytest.fixture
 def data():
     rng = np.random.default_rng(0)
-    Y = rng.normal(size=(200, 5)) * [1, 10, 0.1, 3, 1] + [5, 0, 100, 0, 0]
+    Y = rng.normal(size=(200, 5)) * [1, 10, 1e-3, 3, 1] + [5, 0, 1, 0, 0]
     X = np.tanh(Y @ rng.normal(size=(5, 12))) + rng.normal(size=(200, 12)) + 1000
     return Y, X.reshape(200, 3, 4)
 
@@ -46,13 +46,14 @@ def test_error_from_sums_is_the_error_of_the_pictures(data, alpha):
     assert_allclose(model.score(Y[150:], X[150:]), 1 - model.error(Y[150:], X[150:]))
 
 
-def test_blocks_parts_memmaps_and_sources_give_the_same_map(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize("block", [5, 12 * 7, 10**6])
+def test_blocks_parts_memmaps_and_sources_give_the_same_map(data, tmp_path, monkeypatch, block):
     Y, X = data
     whole = LinearReconstruction().fit(Y, X)
     parts = LinearReconstruction()
     for lo, hi in ((0, 1), (1, 90), (90, 200)):
         parts.partial_fit(Y[lo:hi], X[lo:hi])
-    monkeypatch.setattr(_reconstruction_linear, "BLOCK_VALUES", 12 * 7)
+    monkeypatch.setattr(_reconstruction_linear, "BLOCK_VALUES", block)
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "Y.npy", Y)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
@@ -75,6 +76,7 @@ def test_map_of_pca_features_is_the_inverse_of_pca(data):
     pca = PCA(4).fit(X)
     Y = pca.transform(X)
     assert_allclose(LinearReconstruction().fit(Y, X).predict(Y), pca.inverse_transform(Y), rtol=1e-9)
+    assert 0 <= LinearReconstruction().fit(X, X).error_ < 1e-12
 
 
 def test_constant_and_dependent_features_do_no_harm(data):
@@ -139,7 +141,7 @@ def test_what_does_not_fit_is_refused(data):
         ((Y[:0], X[:0]), "Y: there are no samples"),
         ((Y, np.full(X.shape, "x")), "samples must hold numbers, got dtype <U1"),
         ((Y[:, :, None], X), r"Y must have shape \(n_samples, n_features\), got samples of shape \(5, 1\)"),
-        ((np.where(Y > 100, np.inf, Y), X), "Y: NaN or infinite"),
+        ((np.where(Y > 10, np.inf, Y), X), "Y: NaN or infinite"),
     ):
         with pytest.raises((ValueError, TypeError), match=message), np.errstate(invalid="ignore"):
             LinearReconstruction().fit(*args)
@@ -148,6 +150,10 @@ def test_what_does_not_fit_is_refused(data):
             call(Y[:, :4], X)
         with pytest.raises(ValueError, match=r"images have shape \(2, 4\), but the map was learned for \(3, 4\)"):
             call(Y, X[:, :2])
+    for call in (LinearReconstruction().error, LinearReconstruction().score):
+        with pytest.raises(NotFittedError):
+            call(Y, X)
     with pytest.raises(NotFittedError):
-        LinearReconstruction().error(Y, X)
+        LinearReconstruction().predict(Y)
+    assert LinearReconstruction(alpha=0.5).fit(Y, X).n_samples_seen_ == 200
     assert model.n_samples_seen_ == 200  # nothing of the refused ones was learned

@@ -140,6 +140,10 @@ def test_units_are_those_given_or_those_of_training(linear):
     by_decoder = refine(node, Y, seen, max_iter=1)
     missed = node.transform(seen.predict(Y)) - Y
     assert_allclose(by_decoder.feature_error_before, np.sqrt(np.mean((missed / deviation) ** 2, axis=1)), atol=1e-12)
+    none = refine(node, np.zeros((1, 2)), start[:1] + 0.1, max_iter=1)
+    assert_allclose(none.feature_error_before, np.sqrt(np.mean(node.transform(start[:1] + 0.1) ** 2, axis=1)))
+    # Pixels that are all alike say nothing about the size of steps.
+    assert np.all(refine(node, Y, start.tolist()).feature_error < 1e-6)
     exact = refine(node, node.transform(start), start)
     assert_array_equal(exact.images, start)
     assert np.all(exact.feature_error < 1e-12)
@@ -210,5 +214,9 @@ def test_what_does_not_fit_is_refused(faces):
     ):
         with pytest.raises((ValueError, TypeError), match=message), np.errstate(invalid="ignore"):
             ImagePrior().fit(*args)
+    for options in ({"n_components": 0}, {"max_samples": 1}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            ImagePrior(**options).fit(images)
+    assert len(ImagePrior(1, max_samples=2).fit(images).components_) == 1
     with pytest.raises(ValueError, match="prior is for 5 pixels"):
         refine(net, Y, prior=ImagePrior().fit(np.random.default_rng(0).normal(size=(9, 5))))
