@@ -27,7 +27,8 @@ from higsfa.metrics import reconstruction_error
 from higsfa.plots.features import plot_features
 from higsfa.reconstruction import ImagePrior, LinearReconstruction, morph, refine
 from higsfa.training.features import feature_major
-from higsfa.training.layers import field_of, one_by_one
+from higsfa.training.runner import one_by_one
+from higsfa.training.shelves import field_of
 
 HERE = Path(__file__).resolve().parent
 IMAGES = HERE.parent / "docs" / "images"
