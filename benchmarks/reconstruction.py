@@ -100,7 +100,7 @@ def error_variances(net: Any, images: np.ndarray) -> list[list[np.ndarray]]:
     out, block = [], feature_major(images.astype(np.float64), 1)
     for layer in net._trained:
         above = layer.encode(block, block.dtype, one_by_one)
-        fields = [field_of(block, index) for index in layer.plan.fields.index]
+        fields = [field_of(block, index).array() for index in layer.plan.fields.index]
         out.append([np.var(x - layer.node(p).decode(above[p]), axis=1) for p, x in enumerate(fields)])
         block = above
     return out
