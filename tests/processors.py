@@ -40,6 +40,8 @@ NUMERICAL = [
 
 CORES = {"Prescott": "SSE3", "Nehalem": "SSE42", "Sandybridge": "AVX", "Haswell": "AVX2", "SkylakeX": "AVX512_SKX"}
 """Kinds of processors that OpenBLAS knows, and what the one at hand must have to stand in for them."""
+CALLS_ITSELF = {"Prescott": "Katmai"}
+"""Where one code serves for two kinds, OpenBLAS says the older name."""
 
 REPORT = """
 import json, numpy, scipy.linalg, threadpoolctl
@@ -61,7 +63,7 @@ def not_in_force(changes: dict[str, str], environment: dict[str, str]) -> str:
     run = subprocess.run([sys.executable, "-c", REPORT], env=environment, capture_output=True, text=True, check=True)
     blas, vector_code = json.loads(run.stdout)
     core = changes.get("OPENBLAS_CORETYPE")
-    if core is not None and set(blas) != {core}:
+    if core is not None and set(blas) != {CALLS_ITSELF.get(core, core)}:
         return f"the BLAS libraries run code for {', '.join(blas)}, not for {core}: are they OpenBLAS?"
     if core is None and vector_code:
         return f"numpy still uses {', '.join(vector_code)}"
