@@ -137,6 +137,27 @@ def test_small_classes_borrow_from_the_pooled_covariance_and_that_from_the_total
         assert_allclose(head.predict_proba(new), expected, atol=1e-7)
 
 
+def test_models_hold_what_standardises_the_features_and_whitens_the_classes():
+    Y, labels = faces(400)
+    w = np.random.default_rng(0).uniform(0.5, 2.0, 400)
+    Y[:, 3] = 7.0
+    model = LabelHead(5).fit(Y, labels["gender"], sample_weight=w).models_[0]
+    center = np.average(Y[:, :5], weights=w, axis=0)
+    spread = np.sqrt(np.average((Y[:, :5] - center) ** 2, weights=w, axis=0))
+    spread[3] = np.inf
+    assert_allclose(model.center, center, rtol=1e-12)
+    assert_allclose(model.scale, spread, rtol=1e-12)
+    U = np.where(np.isinf(spread), 0.0, (Y[:, :5] - center) / spread) @ model.projection
+    assert U.shape[1] == 4
+    is_class = labels["gender"][:, None] == np.array(["F", "M"])
+    means = np.stack([np.average(U[one], weights=w[one], axis=0) for one in is_class.T])
+    assert_allclose(model.means, means, atol=1e-10)
+    within = sum(np.cov(U[one].T, aweights=w[one], ddof=0) * w[one].sum() for one in is_class.T) / w.sum()
+    assert_allclose(within, np.eye(4), atol=1e-10)
+    for one, factor in zip(is_class.T, model.factors, strict=True):
+        assert_allclose(factor.T @ np.cov(U[one].T, aweights=w[one], ddof=0) @ factor, np.eye(4), atol=1e-10)
+
+
 def test_probabilities_are_those_of_each_sample_alone():
     Y, labels = faces(300)
     head = LabelHead(n_classes={"age": 5}).fit(Y, labels)

@@ -140,6 +140,22 @@ def test_features_and_reconstructions_are_those_of_their_parts():
         model.inverse_transform(Y[:, :2])
 
 
+def test_features_are_extracted_in_large_pieces_of_bounded_size():
+    sizes = []
+
+    def noted(batch):
+        sizes.append(len(batch))
+        return batch
+
+    narrow = SFA(2).fit(X)
+    narrow.transform(sources.map(np.tile(X, (400, 1)), noted))
+    assert [size for size in sizes if size > 1] == [32768, 36000 - 32768]  # one sample tells the type
+    wide = SFA(1).fit(rng.standard_normal((10, 2000)))
+    sizes.clear()
+    wide.transform(sources.map(np.zeros((5000, 2000)), noted))
+    assert [size for size in sizes if size > 1] == [4096, 904]  # 4 tiles of at most 16 MiB
+
+
 def test_sums_are_kept_by_class_for_up_to_32_classes():
     y = np.arange(200) % 33
     data = rng.standard_normal((200, 2))
