@@ -105,6 +105,7 @@ class NodeSpec:
     scaling: str = "sensitivity"
     min_scale: float = 1e-3
     weighted: bool = False
+    shrinkage: float = 0.0
     clip_range: bool = True
     center: tuple | None = None
     eps: float = 2.0**-52
@@ -241,10 +242,16 @@ class LiteralNode:
             self.decided.rank = int(np.sum(values > cut * values.max())) if self.used.any() else 0
             _doubt_near(self.decided.doubts, values / max(values.max(), 1e-300), cut, "rank")
         kept = slice(len(values) - self.decided.rank, None)
-        whiten = inverse[:, None] * vectors[:, kept] / np.sqrt(values[kept])
-        self.deltas, rotation = scipy.linalg.eigh(whiten.T @ C_dot @ whiten)
+        # With shrinkage every variable has noise of this variance on top, whose Delta is 2, while features are sought;
+        # they are sorted by what they are with it, and described by what they are without it.
+        noise, directions = self.spec.shrinkage, inverse[:, None] * vectors[:, kept]
+        whiten = directions / np.sqrt(values[kept] + noise)
+        A = whiten.T @ C_dot @ whiten + 2 * noise * np.diag(1 / (values[kept] + noise))
+        B = whiten @ scipy.linalg.eigh(A)[1]
+        B = B / np.sqrt(np.sum(B * (C @ B), axis=0))
+        self.deltas = np.sum(B * (C_dot @ B), axis=0)
         standard = np.where(self.used, spread, 1.0)[:, None]
-        self.B = self._signed(standard * (whiten @ rotation), "slow") / standard
+        self.B = self._signed(standard * B, "slow") / standard
 
     def _decide(self, inputs, slow, importance, n_expanded):
         """J and the number of features, after METHOD: "slow part"."""

@@ -15,7 +15,7 @@ from architectures import dense_graph, make_data, windows
 from higsfa import GSFA, IGSFA, ISFA, SFA
 from higsfa.core import fused, nodes, room, statistics, tiles
 from higsfa.graphs import EdgeGraph
-from higsfa.training import checkpoints, driver, passes
+from higsfa.training import checkpoints, driver, features, passes
 from literal import LiteralNode, NodeSpec, expand, is_linear
 
 MARGIN = 10
@@ -52,6 +52,7 @@ def cut(case):
             (driver, "NETWORK_BLOCK", case.block),
             (tiles, "MAX_TILE", case.tile),
             (tiles, "MIN_CELL", case.min_cell),
+            (features, "READ_ROWS", case.chunk),
             (checkpoints, "INTERVAL", 0.0),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
@@ -142,6 +143,7 @@ def spec_of(case, layer):
         pca=layer.pca,
         clip_range=case.clip_range,
         eps=case.eps,
+        shrinkage=layer.shrinkage,
         **{name: getattr(layer, name) for name in PRESERVING},
     )
 
@@ -183,7 +185,7 @@ def check_layer(case, layer, data, graph, below, found, fitted, report, name):
 
 def estimator_of(case, layer, children=1):
     """A single estimator with the parameters of a layer, without its graph."""
-    names = ("n_components", *PRESERVING) if case.preserve else ("n_components",)
+    names = ("n_components", "shrinkage", *(PRESERVING if case.preserve else ()))
     params = {name: getattr(layer, name) for name in names} | {"clip_range": case.clip_range}
     terms = layer.terms()
     params["expansion"] = list(terms)
@@ -276,18 +278,18 @@ def check_network(case, data, report):
         network = case.network(depth).fit(data.X, **data.fit_params(case))
         if under is not None:
             assert_same_bits(network, under, depth - 1, f"the layers below layer {depth}")
-        features = network.transform(both)
-        found = features.reshape(len(both), *network.layers_[-1].shape, -1)
+        Y = network.transform(both)
+        found = Y.reshape(len(both), *network.layers_[-1].shape, -1)
         rebuilt = check_layer(
             case, layer, data, graph, below, found, network.layers_[-1], report, f"layer {depth} of {depth}"
         )
         if rebuilt is not None:
-            check_inverse(network, under, features, *rebuilt, case, report, f"inverse of layer {depth}")
+            check_inverse(network, under, Y, *rebuilt, case, report, f"inverse of layer {depth}")
         below, under = found, network
     return network
 
 
-def check_inverse(network, under, features, rebuilt, slack, case, report, what):
+def check_inverse(network, under, Y, rebuilt, slack, case, report, what):
     """Down one layer as the paper has it, and further down through the network below."""
 
     def down(H):
@@ -298,8 +300,9 @@ def check_inverse(network, under, features, rebuilt, slack, case, report, what):
     error = np.maximum(
         3 * np.abs(down(rebuilt + slack * noise) - expected).max(axis=0), 1e3 * case.eps * np.abs(expected).max()
     )
-    found = network.inverse_transform(features).reshape(len(features), -1)
-    assert_columns(found, expected, error, report, what, eps=case.eps, alike=True)
+    found = network.inverse_transform(np.tile(Y, (6, 1)))  # more samples than are rebuilt at once
+    for part in np.split(found.reshape(len(found), -1), 6):
+        assert_columns(part, expected, error, report, what, eps=case.eps, alike=True)
 
 
 def arrays_of(thing):
@@ -334,11 +337,11 @@ class Interrupted(Exception):
 
 @contextmanager
 def waiting(places, at_once):
-    """Let input and features wait where `places` says, as little memory would have it."""
+    """Let input and features wait where `places` says, as some budget of memory would have it."""
     make = driver.make_budget
 
-    def forced(plans, *args, **kwargs):
-        budget = make(plans, *args, **kwargs)
+    def forced(plans, *args, disk):
+        budget = make(plans, *args[:-1], 2**40, disk=disk)
         layers = [
             replace(layer, place=PLACES[place], nodes_at_once=n if plan.shared else min(n, at_once))
             for layer, plan, place in zip(budget.layers, plans, [*places[1:], "n"], strict=True)
@@ -370,9 +373,8 @@ def fit_in_another_way(case, data, way, folder):
     folder.mkdir(parents=True)
     network = case.network(n_jobs=way.n_jobs, spill=str(folder), engine="dask" if way.dask else "threads")
     options = data.fit_params(case) | ({"checkpoint": folder / "checkpoint"} if way.interruptions else {})
-    for number, at_write in enumerate(way.interruptions):
+    for number, at_write in enumerate((*way.interruptions, 0)):
         places = "" if way.moving and number % 2 else way.places
+        network.set_params(memory=1000 if way.tight and (places or way.dask) else "1 GiB")
         with waiting(places, way.at_once), interrupted(at_write), suppress(Interrupted):
             return network.fit(data.X, **options)
-    with waiting(way.places, way.at_once):
-        return network.fit(data.X, **options)
