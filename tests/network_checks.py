@@ -34,8 +34,12 @@ class Report:
         self.counts[what] += int(n)
 
     def assert_most_was_compared(self):
-        """An oracle that finds everything open finds nothing wrong."""
-        for what, most in (("nodes", 0.03), ("columns, float64", 0.01), ("columns, float32", 0.1)):
+        """An oracle that finds everything open finds nothing wrong.
+
+        One architecture whose data leave a node open has hundreds of columns above it, some percent of all that a
+        shard compares.
+        """
+        for what, most in (("nodes", 0.03), ("columns, float64", 0.05), ("columns, float32", 0.1)):
             still_open = sum(n for name, n in self.counts.items() if name.startswith(f"open {what}"))
             assert still_open <= max(3, most * self.counts[what]), self.counts
 

@@ -343,11 +343,11 @@ def test_versions_of_headers(tmp_path, version):
     file = io.BytesIO()
     np.lib.format.write_array(file, np.zeros((2, 3, 3), np.float32), version=version)
     with_entry(tmp_path, "images.npy", file.getvalue())
-    if version == (3, 0):
-        with pytest.raises(ReportError, match="version 1 or 2"):
-            arrays.read_examples(tmp_path / "examples.npz", 0)
-    else:
+    if version == (1, 0):
         assert arrays.read_examples(tmp_path / "examples.npz", 0).images.shape == (2, 3, 3)
+    else:  # np.save writes these for very long headers and field names only, which no run has
+        with pytest.raises(ReportError, match="no header as np.save writes one"):
+            arrays.read_examples(tmp_path / "examples.npz", 0)
 
 
 def test_rows_of_features_lie_in_the_table_up_to_its_last_row(tmp_path):
