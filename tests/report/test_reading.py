@@ -346,7 +346,7 @@ def test_versions_of_headers(tmp_path, version):
     if version == (1, 0):
         assert arrays.read_examples(tmp_path / "examples.npz", 0).images.shape == (2, 3, 3)
     else:  # np.save writes these for very long headers and field names only, which no run has
-        with pytest.raises(ReportError, match="no header as np.save writes one"):
+        with pytest.raises(ReportError, match=r"no header as np\.save writes one"):
             arrays.read_examples(tmp_path / "examples.npz", 0)
 
 
