@@ -420,7 +420,7 @@ def _told(value: Any) -> str:
     if isinstance(value, np.ndarray | list | tuple):
         values = np.ascontiguousarray(value, dtype=np.float64)
         return f"<{values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:8]}>"
-    return f"{value.item() if isinstance(value, np.generic) else value}"
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def _name(kind: str, label: Any) -> str:
