@@ -463,6 +463,10 @@ def test_regressors_take_part_in_cross_validation_and_get_weights():
     head.fit(Y, labels)
     assert head.n_features_["age"] <= 4
     assert 3 <= head.n_features_["gender"] < 12
+    given = {"age": LinearRegression(), "gender": LogisticRegression()}
+    fitted = LabelHead(regressor=given).fit(Y, labels)
+    assert not any(hasattr(model, "coef_") for model in given.values())  # copies are fitted, not what was given
+    assert all(hasattr(model, "coef_") for model in fitted.models_.values())
     w = np.r_[np.ones(100), np.zeros(100)]
     weighted = LabelHead(regressor=LinearRegression()).fit(Y, labels["age"], sample_weight=w)
     assert_allclose(weighted.predict(Y), LinearRegression().fit(Y[:100], labels["age"][:100]).predict(Y))
