@@ -47,10 +47,10 @@ class Projection(_Cast):
 
     def project(self, raw: Raw, out: NDArray[Any]) -> None:
         """Write the projection of raw input to `out`, before the mean is subtracted."""
-        X = raw.array()
+        given = X = raw.array()
         if X.dtype != out.dtype:
             X = empty_rows(len(X), X.shape[1], out.dtype)
-            np.copyto(X, raw.array(), casting="unsafe")
+            np.copyto(X, given, casting="unsafe")
         np.matmul(self.cast("matrix", out.dtype), X, out=out)
 
     @cached_property
@@ -82,6 +82,11 @@ class Frontend(_Cast):
     low: Floats | None = None
     high: Floats | None = None
     projection: Projection | None = None
+
+    @property
+    def n_raw(self) -> int:
+        """Variables of the raw input."""
+        return self.n_inputs if self.projection is None else int(self.projection.matrix.shape[1])
 
     @cached_property
     def n_expanded(self) -> int:
@@ -128,6 +133,8 @@ class Frontend(_Cast):
         """
         raw = as_raw(raw)
         kind = raw.dtype if kind is None else kind
+        if raw.shape[0] != self.n_raw:
+            raise ValueError(f"raw input must have {self.n_raw} variables, got shape {raw.shape}")
         center, limits = self._center(kind), self._limits(kind) if clip else None
         if out is None:
             if self.projection is None and center is None and limits is None and raw.dtype == kind:
@@ -149,7 +156,7 @@ class Frontend(_Cast):
 
         Without a shift, the way to features: clipped, and without the inputs that the expansion does not contain.
         """
-        program, n_raw = None, self.n_inputs if self.projection is None else self.projection.matrix.shape[1]
+        program = None
         if not self.is_identity:
             program = self.expansion.program(self.n_inputs // self.children, self.children)
             if program is None:
@@ -158,7 +165,7 @@ class Frontend(_Cast):
                 program = program.with_copies(self.missing.tolist(), self.n_expanded)
         return Front.of(
             kind,
-            n_raw,
+            self.n_raw,
             self.n_inputs,
             self.n_expanded if shift is None else self.n_variables,
             program,
