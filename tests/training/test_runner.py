@@ -121,6 +121,8 @@ for where in ("at work", "waiting"):
     done, ready, interrupted = [], threading.Event(), threading.Event()
     def work(p):
         done.append(p)
+        while where == "waiting" and len(done) < n:  # each thread has one item
+            time.sleep(0.001)
         if threading.current_thread() is main:
             if where == "waiting":
                 return
@@ -128,8 +130,6 @@ for where in ("at work", "waiting"):
             while True:
                 time.sleep(0.01)
         if where == "waiting":
-            while len(done) < n:
-                time.sleep(0.001)
             time.sleep(0.05)
             ready.set()
         interrupted.wait(60)

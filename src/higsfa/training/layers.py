@@ -103,7 +103,7 @@ class TrainedLayer:
         parts: list[Any] = [None] * fields.n_nodes
 
         def work(p: int) -> None:
-            parts[p] = self.node(p).decode(block[p]).reshape(fields.children, self.plan.width, -1)
+            parts[p] = self.node(p).decode(block[p]).reshape(fields.children, *below.shape[1:])
 
         run(work, fields.n_nodes)
         counts = np.zeros(len(below), dtype=block.dtype)

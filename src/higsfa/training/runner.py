@@ -57,7 +57,6 @@ class ThreadRunner:
             for _ in range(min(self._n_helpers, n - 1)):
                 helping.append(self._helpers.submit(items.do_with, np.geterr()))
             items.do()
-            wait(helping)
         finally:  # an interrupt may arrive anywhere above
             items.stop()
             wait(helping)
