@@ -419,6 +419,9 @@ def graph_sums(draw):
     """Sums of graphs made of groups, which compiled code knows, and of others."""
     graphs = st.sampled_from(draw(st.sampled_from([GROUPS, GROUPS, GROUPS + NEIGHBOURS])))
     chosen = draw(st.lists(graphs, min_size=1, max_size=3, unique_by=lambda graph: (graph.kind, graph.label)))
+    if all(graph.kind == "clustered" for graph in chosen):
+        # Classes alone, with self-loops, leave features that are all equally slow.
+        chosen = [replace(graph, flag=False) for graph in chosen]
     return tuple(replace(graph, factor=draw(st.sampled_from([1.0, 1.0, 0.5, 2.0]))) for graph in chosen)
 
 
