@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -150,3 +152,118 @@ def test_empty_folder_is_named(small, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ExperimentError, match="empty"):
         open_experiment(small("utkface", data__folder=str(tmp_path / "empty")))
+
+
+@pytest.mark.parametrize("place", ["csv", "eyes", "points", "npz"])
+def test_pipes_in_place_of_labels_are_refused_and_not_waited_for(place, morph2, fgnet, small, tmp_path, alarm):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    tables = {"data__folder": str(morph2), "data__csv": str(morph2 / "morph2.csv"), "data__eyes": None}
+    if place == "points":
+        (fgnet / "points").mkdir()
+        os.mkfifo(fgnet / "points" / "001a05.pts")
+        config = with_values(load_config("fgnet_cross"), {"data": {"kind": "fgnet", "folder": str(fgnet)}})
+    elif place == "npz":
+        config = with_values(load_config("fairface_npz"), {"data.file": str(pipe)})
+    else:
+        config = small("morph2_lopo", **{**tables, f"data__{place}": str(pipe)})
+    with pytest.raises(ExperimentError, match=r"not a regular file|there is no file"):
+        read_data(config.data)
+
+
+def test_many_files_that_are_left_out_are_counted(pictures, small):
+    for i in range(14):
+        (pictures / f"{i}.png").write_bytes(b"no picture")
+    changes = {"data__folder": str(pictures), "data__csv": str(pictures / "labels.csv"), "data__on_bad_file": "skip"}
+    data = read_data(small("folder", **changes).data)
+    assert len(data) == 26
+    assert len(data.warnings) == 11
+    assert "0.png" in data.warnings[0]
+    assert data.warnings[-1] == "left out: ... and 4 more files left out"
+    assert data.columns["person"].tolist() == [i // 2 for i in range(14, 40)]
+
+
+@pytest.mark.parametrize(("n_jobs", "threads"), [(3, 3), (1, 1)])
+def test_pictures_are_decoded_by_as_many_threads_as_told(pictures, small, n_jobs, threads):
+    config = small("folder", data__folder=str(pictures), data__csv=str(pictures / "labels.csv"))
+    assert read_data(config.data, n_jobs=n_jobs).source.n_threads == threads
+    assert read_data(config.data, n_jobs=-1).source.n_threads == read_data(config.data).source.n_threads >= 1
+
+
+def test_a_part_of_the_samples_is_drawn_without_order_and_kept_in_order(npz):
+    everything = open_experiment(config_of(npz))
+    some = read_data(config_of(npz, data__max_samples=13).data)
+    with np.load(npz) as arrays:
+        images = arrays["images"][arrays["split"] != "other"]
+        ages = arrays["age"][arrays["split"] != "other"]
+    places = [int(np.flatnonzero((images == image).all(axis=(1, 2)))[0]) for image in np.asarray(some.source)]
+    assert len(some) == len(set(places)) == 13
+    assert places == sorted(places) != list(range(13))
+    np.testing.assert_array_equal(some.columns["age"], ages[places])
+    assert some.is_test.tolist() == [place >= 20 for place in places]
+    assert len(everything.folds[0].train) == 20
+    assert len(read_data(config_of(npz, data__max_samples=28).data)) == 28
+
+
+@pytest.mark.parametrize(("n", "fits"), [(2, True), (1, False)])
+def test_two_samples_are_the_least_to_train_and_to_test_on(tmp_path, n, fits):
+    split = np.array(["train"] * 10 + ["val"] * n)
+    images = np.random.default_rng(0).integers(0, 255, (10 + n, 8, 8), dtype=np.uint8)
+    path = save(tmp_path / "a.npz", images=images, age=np.arange(10.0 + n), gender=np.arange(10 + n) % 2, split=split)
+    config = config_of(path, data__labels=["age"], labels=None)
+    if fits:
+        assert len(open_experiment(config).folds[0].test) == 2
+    else:
+        with pytest.raises(ExperimentError, match="only 1 samples for test"):
+            open_experiment(config)
+
+
+def test_a_label_that_no_test_sample_has_is_named(tmp_path):
+    split = np.array(["train"] * 10 + ["val"] * 4)
+    age = np.where(split == "val", np.nan, np.arange(14.0))
+    path = save(tmp_path / "a.npz", images=np.zeros((14, 8, 8), np.uint8), age=age, split=split)
+    with pytest.raises(ExperimentError, match="'age': no sample for test has it"):
+        open_experiment(config_of(path, data__labels=["age"], labels=None))
+    path = save(tmp_path / "b.npz", images=np.zeros((14, 8, 8), np.uint8), age=np.full(14, np.nan), split=split)
+    with pytest.raises(ExperimentError, match="all its values are missing"):
+        open_experiment(config_of(path, data__labels=["age"], labels=None))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"age": np.zeros(13)}, r"'age' has shape \(13,\), but there are 14 images"),
+        ({"age": np.zeros((14, 2))}, r"'age' must have one value per image, got shape \(14, 2\)"),
+        ({"age": np.array(1.0)}, r"'age' has shape \(\)"),
+        ({"images": np.zeros((14, 8, 8, 3), np.uint8)}, r"must be \(n, height, width\) or \(n, values\)"),
+        (
+            {"images": np.zeros((0, 8, 8), np.uint8), "age": np.zeros(0), "split": np.zeros(0, "<U5")},
+            "no value 'train'",
+        ),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_named(tmp_path, arrays, words):
+    whole = {
+        "images": np.zeros((14, 8, 8), np.uint8),
+        "age": np.arange(14.0),
+        "split": np.array(["train"] * 10 + ["val"] * 4),
+    }
+    path = save(tmp_path / "a.npz", **{**whole, **arrays})
+    with pytest.raises(ExperimentError, match=words):
+        open_experiment(config_of(path, data__labels=["age"], labels=None))
+
+
+def test_persons_that_are_not_known_are_groups_of_their_own(pictures, small):
+    config = small("folder", data__folder=str(pictures), data__csv=str(pictures / "labels.csv"))
+    groups = np.concatenate([part.groups for part in vars(open_experiment(config).folds[0]).values()])
+    assert len(set(groups.tolist())) == 40
+    text = (pictures / "labels.csv").read_text().replace(",19,", ",,")
+    (pictures / "labels.csv").write_text(text)
+    known = with_values(config, {"data.person_column": "person"})
+    (fold,) = open_experiment(known).folds
+    groups = np.empty(40, dtype=int)
+    for part in (fold.train, fold.test):
+        groups[part.rows] = part.groups
+    assert len(set(groups.tolist())) == 21
+    assert groups[0] == groups[1] != groups[2]
+    assert groups[38] != groups[39]
