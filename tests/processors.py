@@ -2,6 +2,7 @@
 
     python tests/processors.py            all tests in NUMERICAL, once for every kind of processor
     python tests/processors.py --quick    those in QUICK
+    python tests/processors.py --only Haswell
 
 OpenBLAS, of which numpy and scipy bring a copy each, has code of its own for every kind of processor, and sums come out
 a little different; OPENBLAS_CORETYPE names another kind than the one at hand. numpy's own loops have such variants,
@@ -73,6 +74,7 @@ def not_in_force(changes: dict[str, str], environment: dict[str, str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only the tests in QUICK")
+    parser.add_argument("--only", choices=list(kinds()), help="one kind of processor")
     parser.add_argument("--workers", default="2", help="of pytest (default: 2)")
     options = parser.parse_args()
     if platform.machine() not in {"x86_64", "AMD64"}:
@@ -81,6 +83,8 @@ def main() -> None:
     pytest = [sys.executable, "-m", "pytest", "-q", "-n", options.workers, "--dist", "worksteal", *paths]
     failed = []
     for name, changes in kinds().items():
+        if options.only not in {None, name}:
+            continue
         # Workers of pytest share the cores; threads of BLAS would only be in each other's way.
         environment = os.environ | changes | {"OPENBLAS_NUM_THREADS": "1"}
         print(f"== {name}", flush=True)
