@@ -6,7 +6,7 @@ WORKERS ?= 2
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check --no-input
-KERNELS := $(wildcard src/higsfa/core/_kernels.[ch])
+KERNELS := $(wildcard src/higsfa/core/native/kernels.[ch])
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -1,4 +1,4 @@
-"""Compiles src/higsfa/core/_kernels.c when the package is built or installed for development.
+"""Compiles src/higsfa/core/native/kernels.c when the package is built or installed for development.
 
 Without a C compiler the package is built all the same and uses numpy instead, more slowly.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-CORE = Path("src", "higsfa", "core")
+CORE = Path("src", "higsfa", "core", "native")
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared"]
 TRIES = [
@@ -29,7 +29,7 @@ TRIES = [
 
 def compile_kernels(root: Path) -> Path | None:
     """Compile the library beside its source; None if that is not possible."""
-    source, library = root / CORE / "_kernels.c", root / CORE / f"_kernels{SUFFIX}"
+    source, library = root / CORE / "kernels.c", root / CORE / f"kernels{SUFFIX}"
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     if not compiler or shutil.which(compiler[0]) is None:
         compiler = ["cc"]

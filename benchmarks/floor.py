@@ -17,11 +17,11 @@ from _data import THREE_LABELS, Labels, labelled
 from _timing import Task, compare, peak_memory
 
 from higsfa import GSFA, IGSFA, ISFA, SFA
-from higsfa.core.expansions import parse_expansion
-from higsfa.core.nodes import Frontend
-from higsfa.core.tiles import make_plan
+from higsfa.core.expansion.expansion import parse_expansion
+from higsfa.core.node.node import Frontend
+from higsfa.core.sums.plan import make_plan
 from higsfa.graphs import ClusteredGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
-from higsfa.training.passes import array_reader, gather
+from higsfa.training.gather import array_reader, gather
 
 BARE = "bare product"
 EXPANSIONS = {

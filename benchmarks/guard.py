@@ -19,7 +19,7 @@ from _timing import Task, take_turns, write_json
 from nodes import Samples, node_tasks
 
 from higsfa import GSFA, presets
-from higsfa.core.kernels import compiled
+from higsfa.core.native.library import compiled
 
 BASELINE = Path(__file__).with_name("speed_baseline.json")
 ROUNDS = 15

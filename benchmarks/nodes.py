@@ -14,14 +14,14 @@ from _data import THREE_LABELS, pictures
 from _timing import Task, take_turns
 
 from higsfa import presets
-from higsfa.core.covariances import Weighting
-from higsfa.core.nodes import Projection
-from higsfa.core.statistics import Sums
-from higsfa.core.tiles import Tile, make_plan
-from higsfa.training.driver import NETWORK_BLOCK, NETWORK_TILE
+from higsfa.core.node.node import Projection
+from higsfa.core.sums.covariances import Weighting
+from higsfa.core.sums.plan import Tile, make_plan
+from higsfa.core.sums.sums import Sums
 from higsfa.training.features import Schedule
-from higsfa.training.layers import LayerPlan, field_of
-from higsfa.training.network import NodeSums, Solve
+from higsfa.training.layer import LayerPlan, field_of
+from higsfa.training.network import NETWORK_BLOCK, NETWORK_TILE
+from higsfa.training.train_layer import NodeSums, Solve
 
 FLOAT = np.dtype(np.float32)
 

@@ -18,9 +18,9 @@ import numpy as np
 from _data import THREE_LABELS, pictures
 from _timing import take_turns
 
-import higsfa.training.network as training
+import higsfa.training.train_layer as training
 from higsfa import HiGSFA, presets
-from higsfa.training.layers import LayerPlan, TrainedLayer
+from higsfa.training.layer import LayerPlan, TrainedLayer
 from higsfa.training.runner import threads
 
 AUTHORS_MS = 26.0

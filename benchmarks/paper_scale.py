@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse.linalg
 from claims import LABELS, evaluate, main_claims, print_head, print_row
 
-import higsfa.training.driver as driver
+import higsfa.training.network as driver
 from higsfa import LabelHead, presets, sources
 from higsfa.datasets import make_faces
 from higsfa.images import Distortion

@@ -26,7 +26,7 @@ from higsfa import (
     load,
     save,
 )
-from higsfa.core.expansions import parse_expansion
+from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.graphs import ClusteredGraph, EdgeGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
 from model_files import taken_apart, with_header
 

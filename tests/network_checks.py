@@ -13,9 +13,15 @@ import scipy.sparse as sp
 
 from architectures import dense_graph, make_data, windows
 from higsfa import GSFA, IGSFA, ISFA, SFA
-from higsfa.core import fused, nodes, room, statistics, tiles
+from higsfa.core.native import scratch as room
+from higsfa.core.native import tile as fused
+from higsfa.core.node import node as nodes
+from higsfa.core.sums import plan as tiles
+from higsfa.core.sums import sums as statistics
 from higsfa.graphs import EdgeGraph
-from higsfa.training import checkpoints, driver, features, passes
+from higsfa.training import checkpoints, features
+from higsfa.training import gather as passes
+from higsfa.training import network as driver
 from literal import LiteralNode, NodeSpec, expand, is_linear
 
 MARGIN = 10

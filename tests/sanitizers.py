@@ -12,17 +12,17 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src" / "higsfa" / "core" / "_kernels.c"
-TESTS = ["test_kernels.py", "test_compiled.py", "test_layouts.py", "test_room.py"]
+SOURCE = ROOT / "src" / "higsfa" / "core" / "native" / "kernels.c"
+TESTS = ["test_library.py", "test_tile.py", "test_layouts.py", "test_scratch.py"]
 FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fPIC", "-shared", "-fopenmp-simd", "-DONE_VERSION"]
 SANITIZERS = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
 
 READ_OUTSIDE = """
 import numpy as np
-from higsfa.core import fused
-from higsfa.core.expansions import parse_expansion
-from higsfa.core.nodes import Frontend
-from higsfa.core.raw import Rows
+from higsfa.core.native import tile as fused
+from higsfa.core.expansion.expansion import parse_expansion
+from higsfa.core.node.node import Frontend
+from higsfa.core.node.raw import Rows
 fused.check_numbers = lambda which, n: None
 front = Frontend(parse_expansion("quadratic"), 1, 2, np.zeros(2)).front(np.dtype(float))
 encoder = fused.Encoder.of(front, np.ones((1, 3)), np.zeros(1), np.ones((0, 3)), np.zeros(0))

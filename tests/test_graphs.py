@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from higsfa import GSFA
-from higsfa.core import graph
+from higsfa.core.graph import graph
 from higsfa.graphs import (
     ClusteredGraph,
     EdgeGraph,

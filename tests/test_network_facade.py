@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from higsfa import HGSFA, HSFA, HiGSFA, HiSFA, Layer
-from higsfa.core.expansions import parse_expansion
+from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.fields import Fields
 from higsfa.estimators import _network
 from higsfa.estimators._architecture import LEGEND, html_table, text_table
 from higsfa.estimators._progress import progress
 from higsfa.estimators._pyramid import design_pyramid
 from higsfa.graphs import SerialGraph
-from higsfa.training.driver import make_budget
+from higsfa.training.network import make_budget
 
 N = 120
 rng = np.random.default_rng(0)

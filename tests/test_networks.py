@@ -19,13 +19,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from higsfa import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, Layer, sources
-from higsfa.core import tiles
-from higsfa.core.edges import SparseEdges
-from higsfa.core.graph import Part, TrainingGraph
+from higsfa.core.graph.edges import SparseEdges
+from higsfa.core.graph.graph import Part, TrainingGraph
+from higsfa.core.sums import plan as tiles
 from higsfa.datasets import make_toy
 from higsfa.estimators import _network
 from higsfa.graphs import ClusteredGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
-from higsfa.training import driver
+from higsfa.training import network as driver
 
 CLOSED = "identity | power0.8 | quadratic"  # treats all inputs alike: children and their order do not matter
 

@@ -36,7 +36,7 @@ from higsfa import (
 )
 from higsfa._model_file import Tensors
 from higsfa._model_layers import Effort
-from higsfa.core.expansions import parse_expansion
+from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.graphs import (
     AutoGraph,
     ClusteredGraph,

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from higsfa import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead, Layer, load, save
-from higsfa.core.expansions import parse_expansion
+from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.graphs import (
     AutoGraph,
     ClusteredGraph,

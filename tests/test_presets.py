@@ -7,7 +7,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 from higsfa import HGSFA, HSFA, HiGSFA, HiSFA, presets
-from higsfa.core.expansions import as_expansion
+from higsfa.core.expansion.expansion import as_expansion
 
 # --- the tables: positions count from 1, as in the method's description ---------------------------------------------
 

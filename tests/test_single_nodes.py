@@ -12,7 +12,7 @@ from higsfa import GSFA, IGSFA, ISFA, SFA, sources
 from higsfa.estimators import _validation
 from higsfa.estimators._validation import product_dtype
 from higsfa.graphs import ClusteredGraph, SequenceGraph, SerialGraph
-from higsfa.training.gathered import ClassStatistics, GraphStatistics
+from higsfa.training.statistics import ClassStatistics, GraphStatistics
 from oracles import (
     align_signs,
     assert_same_features,

@@ -9,8 +9,8 @@ from higsfa._model_file import MAX_DIGITS, Arrays, Tensors, listed, members, ref
 from higsfa._model_nodes import MAX_VALUES, NodeShape, StoredNodes, pack_nodes, unpack_nodes
 from higsfa._model_params import expansion_text, plain, read_expansion, typed
 from higsfa.core.fields import Fields
-from higsfa.core.solvers import NodeOptions
-from higsfa.training.layers import LayerPlan, TrainedLayer
+from higsfa.core.node.solve import NodeOptions
+from higsfa.training.layer import LayerPlan, TrainedLayer
 
 NUMBERS, MOST_NUMBERS, NUMBERS_PER_INPUT = 2**20, 2**26, 128
 """Numbers that go in and out of all nodes for one sample: so many, and some more for each number of the sample."""

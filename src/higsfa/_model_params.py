@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from higsfa._model_file import Arrays, Tensors, listed, members, refuse, refusing, text, truth
-from higsfa.core.expansions import Expansion, as_expansion, parse_expansion
+from higsfa.core.expansion.expansion import Expansion, as_expansion, parse_expansion
 from higsfa.estimators import Layer
 from higsfa.graphs import (
     AutoGraph,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from higsfa.core.gradients import NodeStack, Trace
+from higsfa.core.node.stack import NodeStack, Trace
 from higsfa.estimators._base import NodeEstimator
 from higsfa.estimators._network import Network
 

@@ -1,7 +1,7 @@
 """Recipes for training graphs: how labels or time become similarities between samples.
 
 A recipe is a small scikit-learn object without data. ``recipe.build(y)`` turns labels into a
-:class:`~higsfa.core.graph.TrainingGraph`; estimators do that themselves. Recipes add and scale, so that one set of
+:class:`~higsfa.core.graph.graph.TrainingGraph`; estimators do that themselves. Recipes add and scale, so that one set of
 features serves several labels:
 
 >>> from higsfa.graphs import ClusteredGraph, SerialGraph
@@ -21,10 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from higsfa.core import build
-from higsfa.core.graph import TrainingGraph
-from higsfa.core.labels import as_labels, encode_classes, holds_classes, label_names, numeric, pick_label
-from higsfa.training.gathered import Origin
+from higsfa.core.graph import build
+from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.graph.labels import as_labels, encode_classes, holds_classes, label_names, numeric, pick_label
+from higsfa.training.statistics import Origin
 
 __all__ = [
     "AutoGraph",

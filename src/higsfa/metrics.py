@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 
-from higsfa.core.graph import TrainingGraph
-from higsfa.core.labels import encode_classes, missing, numeric, pick_label
+from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.graph.labels import encode_classes, missing, numeric, pick_label
 from higsfa.graphs import as_recipe
 
 __all__ = [

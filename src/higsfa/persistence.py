@@ -38,10 +38,10 @@ from higsfa._model_layers import POSITION_BYTES, Effort, pack_layer, unpack_laye
 from higsfa._model_nodes import MAX_VALUES, NodeShape, pack_nodes, unpack_nodes
 from higsfa._model_params import expansion_text, pack_params, read_expansion, unpack_params
 from higsfa._model_texts import pack_names, unpack_names
-from higsfa.core.nodes import Node
+from higsfa.core.node.node import Node
 from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead
-from higsfa.training.gathered import ClassStatistics
-from higsfa.training.layers import TrainedLayer
+from higsfa.training.layer import TrainedLayer
+from higsfa.training.statistics import ClassStatistics
 
 __all__ = ["ModelFileError", "load", "save"]
 

@@ -8,8 +8,8 @@ from capsules import CHANGES, republish
 from higsfa import GSFA
 from higsfa.core import blas
 from higsfa.core.blas import add_multiple, gram, mirror
-from higsfa.core.fused import Front
-from higsfa.core.kernels import compiled
+from higsfa.core.native.library import compiled
+from higsfa.core.native.tile import Front
 
 
 def layouts(T, n, kind, rng):

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from higsfa import GSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, Layer
 from higsfa._reconstruction_gradients import Differentiable
-from higsfa.core.expansions import FunctionExpansion
+from higsfa.core.expansion.expansion import FunctionExpansion
 
 EXPANSIONS = [
     "identity",

@@ -12,7 +12,7 @@ import sys
 import numpy as np
 
 import higsfa.training.checkpoints as checkpoints
-import higsfa.training.driver as driver
+import higsfa.training.network as driver
 from higsfa import HiGSFA, Layer
 from higsfa.graphs import ClusteredGraph, SerialGraph
 

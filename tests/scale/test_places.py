@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-import higsfa.training.driver as driver
+import higsfa.training.network as driver
 from higsfa import GSFA, HiGSFA, HiSFA, Layer, sources
 from higsfa.graphs import ClusteredGraph, SerialGraph
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from higsfa import GSFA, IGSFA, SFA, HiGSFA, HiSFA, Layer
-from higsfa.core import tiles
+from higsfa.core.sums import plan as tiles
 from higsfa.graphs import SerialGraph
-from higsfa.training import driver
+from higsfa.training import network as driver
 from higsfa.training.sources import Source
 
 

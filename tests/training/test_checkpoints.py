@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load as read_arrays
 
 import higsfa.training.checkpoints as checkpoints
-import higsfa.training.driver as driver
+import higsfa.training.network as driver
 from higsfa import HiGSFA, Layer
 from higsfa._model_file import KEY, serialize
 from higsfa.graphs import ClusteredGraph, SerialGraph
@@ -312,7 +312,7 @@ def test_nodes_that_do_not_fit_are_refused(numbers, refused, monkeypatch, tmp_pa
 def test_finished_nodes_are_not_solved_again(monkeypatch, tmp_path):
     """Whether features are kept or streamed; those of the layer below are found again in either case."""
     whole = expected()
-    import higsfa.training.network as training
+    import higsfa.training.train_layer as training
 
     solve, solved = training.solve_node, []
     monkeypatch.setattr(training, "solve_node", lambda *args: solved.append(1) or solve(*args))

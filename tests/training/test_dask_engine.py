@@ -9,7 +9,8 @@ import pytest
 
 from higsfa import HiGSFA, HiSFA, Layer
 from higsfa.graphs import ClusteredGraph, SerialGraph
-from higsfa.training import dask_engine, driver
+from higsfa.training import dask_engine
+from higsfa.training import network as driver
 from higsfa.training.dask_engine import Held
 
 LAYERS = [

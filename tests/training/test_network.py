@@ -1,353 +1,252 @@
-"""Small networks with small tiles and blocks, wherever features wait: single estimators applied field by field."""
+"""The plan of a fit: bytes counted by hand, and limits kept to the byte."""
 
-import dataclasses
-import threading
+import itertools
 
 import numpy as np
 import pytest
-from sklearn.decomposition import PCA
-from threadpoolctl import threadpool_info
 
-from higsfa import HGSFA, IGSFA, HiGSFA, Layer
-from higsfa.core.expansions import as_expansion
-from higsfa.core.nodes import Frontend
-from higsfa.core.raw import Rows
-from higsfa.estimators import _network
-from higsfa.graphs import ClusteredGraph, SequenceGraph, SerialGraph
-from higsfa.training import driver, network
-from higsfa.training.features import READ_ROWS, Schedule
+from higsfa import HiGSFA, Layer
+from higsfa.training import network as driver
+from higsfa.training.network import make_budget, tile_size
 
-N = 230
-RECIPE = SerialGraph("age", n_groups=5) + ClusteredGraph("kind")
-CLOSED = "identity | power0.8 | quadratic"
+N, K, A = 1000, 2, 7
+"""Samples, channels and atoms."""
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(driver, "NETWORK_BLOCK", 50)
-    monkeypatch.setattr(driver, "NETWORK_TILE", 20)
+def plans_of(layers, n_pixels, channels=1):
+    plans, grid, width = [], (n_pixels,), channels
+    for number, layer in enumerate(layers, 1):
+        plans.append(layer.plan(number, grid, width, preserve=True, clip_range=True))
+        grid, width = plans[-1].fields.shape, plans[-1].n_components
+    return plans
 
 
-def data(n_features=7, n=N):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((n, n_features)) + 3 * rng.standard_normal(n_features)
-    X = X @ rng.standard_normal((n_features, n_features))
-    return X, {"age": X[:, 0] + rng.standard_normal(n), "kind": rng.integers(0, 2, n)}
+def budget_of(layers, limit, *, n_pixels=8, n_blocks=5, n_jobs=3, disk=0, itemsize=8):
+    plans = plans_of(layers, n_pixels)
+    return make_budget(plans, N, n_pixels, 4, itemsize, K, A, n_blocks, n_jobs, limit, disk)
 
 
-def put(monkeypatch, *places, nodes_at_once=2):
-    """Let the input and the features of the layers wait in these places."""
-    make_budget = driver.make_budget
-
-    def forced(*args, **kwargs):
-        budget = make_budget(*args, **kwargs)
-        layers = tuple(
-            dataclasses.replace(layer, place=place, nodes_at_once=nodes_at_once)
-            for layer, place in zip(budget.layers, [*places[1:], "nowhere"], strict=True)
-        )
-        return dataclasses.replace(budget, input_place=places[0], layers=layers)
-
-    monkeypatch.setattr(driver, "make_budget", forced)
-
-
-def field_by_field(layers, X, labels):
-    """Features of single estimators on a row of fields, and their linear reconstruction."""
-    H, width, ways_back = X, 1, []
-    for layer in layers:
-        starts = range(0, H.shape[1] // width - layer.field + 1, layer.stride)
-        below, parts, nodes = H, [], []
-        for start in starts:
-            columns = slice(start * width, (start + layer.field) * width)
-            F = below[:, columns]
-            pca = PCA(layer.pca).fit(F) if layer.pca else None
-            node = IGSFA(layer.n_components, graph=RECIPE, expansion=layer.expansion, n_slow=layer.n_slow)
-            node.fit(F if pca is None else pca.transform(F), labels)
-            parts.append(node.transform(F if pca is None else pca.transform(F)))
-            nodes.append((columns, pca, node))
-        ways_back.append((below.shape, nodes, layer.n_components))
-        H, width = np.concatenate(parts, axis=1), layer.n_components
-    rebuilt = H
-    for shape, nodes, n_components in reversed(ways_back):
-        total, count = np.zeros(shape), np.zeros(shape[1])
-        for p, (columns, pca, node) in enumerate(nodes):
-            part = node.inverse_transform(rebuilt[:, p * n_components : (p + 1) * n_components])
-            total[:, columns] += part if pca is None else pca.inverse_transform(part)
-            count[columns] += 1
-        rebuilt = total / np.maximum(count, 1)
-    return H, rebuilt
-
-
-LAYERS = {
-    "overlapping": [Layer(3, 2, 3, n_slow=1, expansion=CLOSED), Layer(2, 1, 4, n_slow=2), Layer(2, 2, 4, n_slow=2)],
-    "one node a layer": [
-        Layer(7, 7, 4, n_slow=1),
-        Layer(1, 1, 4, n_slow=1, expansion=CLOSED),
-        Layer(1, 1, 3, n_slow=1),
-    ],
-    "gaps": [Layer(2, 5, 2, n_slow=1), Layer(1, 1, 2, n_slow=1), Layer(2, 2, 3, n_slow=1)],
-    "pca": [Layer(3, 2, 2, pca=2, n_slow=1), Layer(1, 1, 2, n_slow=1), Layer(3, 3, 4, pca=3, n_slow=2)],
+LINEAR = Layer(2, 2, 2, expansion="identity")  # 4 nodes of 2 variables on 8 pixels
+WIDE = Layer(4, 4, 5, expansion="identity | quadratic")  # on 4 nodes of width 2: 1 node of 8 + 36 variables
+INPUT = N * 8 * 4
+LEVELS = 4  # of the tree over 5 blocks: 1, 2, 4 and 8 of them
+WORKING = {
+    "linear": 3 * N * 8 * 8 + 3 * 4 * N * 8 * 2,
+    "both": 3 * N * 8 * 8 + 3 * 4 * N * 8 * 44,
 }
-PLACES = [
-    ("memory", "memory", "memory"),
-    ("disk", "disk", "disk"),
-    ("nowhere", "nowhere", "nowhere"),
-    ("memory", "nowhere", "disk"),
-    ("nowhere", "memory", "nowhere"),
-]
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_network_is_single_estimators_there_and_back(name, monkeypatch, tmp_path):
-    X, labels = data()
-    H, rebuilt = field_by_field(LAYERS[name], X, labels)
-    first = None
-    for k, places in enumerate(PLACES):
-        with monkeypatch.context() as patched:
-            put(patched, *places)
-            fitted = HiGSFA(LAYERS[name], graph=RECIPE, n_jobs=1 + k % 2, spill=tmp_path).fit(X, labels)
-        Y = fitted.transform(X)
-        if first is None:
-            first = Y
-            signs = np.sign(np.sum(Y * H, axis=0))  # of principal components
-            assert name == "pca" or np.all(signs == 1)
-            np.testing.assert_allclose(Y, H * signs, atol=1e-8)
-            np.testing.assert_allclose(fitted.inverse_transform(Y), rebuilt, atol=1e-8)
-        assert np.array_equal(Y, first), places
+def sums(T):
+    """Second moments in K channels, and three further matrices; first moments by channels and atoms."""
+    return 8 * ((K + 3) * T * T + (K + A) * T)
 
 
-@pytest.mark.parametrize("places", PLACES)
-def test_shared_weights_do_not_depend_on_where_features_wait(places, monkeypatch, tmp_path):
-    X, labels = data()
-    layers = [
-        Layer(3, 2, 3, shared=True, n_slow=1, expansion=CLOSED),
-        Layer(2, 1, 3, shared=True, n_slow=1, pca=3),
-        Layer(2, 2, 3, n_slow=1, expansion=CLOSED),
-    ]
-    expected = HiGSFA(layers, graph=RECIPE).fit(X, labels).transform(X)
-    put(monkeypatch, *places)
-    found = HiGSFA(layers, graph=RECIPE, n_jobs=2, spill=tmp_path).fit(X, labels)
-    assert np.array_equal(found.transform(X), expected)
-    assert len(found.layers_[0].nodes) == 1
-    assert found.layers_[0].trained.output_means is None
+def test_one_layer_takes_its_input_its_tiles_and_the_sums_of_a_node_for_each_thread():
+    budget = budget_of([LINEAR], 2**30)
+    assert budget.input_place == "memory"
+    assert budget.layers[0].place == "nowhere"  # nothing reads its features
+    assert budget.layers[0].sum_bytes == sums(2)
+    assert budget.layers[0].feature_bytes == N * 4 * 2 * 8
+    assert budget.memory == INPUT + WORKING["linear"] + 3 * sums(2) * (LEVELS + 1)
+    assert (budget.disk, budget.passes) == (0, 1)
+    assert budget.work == budget.layers[0].work == N * 4 * (2 * 2 / 2 + 2 * (2 + 2))
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, SequenceGraph(lag=2), SerialGraph("age", n_groups=5) + SequenceGraph()])
-@pytest.mark.parametrize(("pca", "offset"), [(None, 0.0), (2, 0.0), (None, 500.0)])
-def test_a_shared_node_is_trained_on_all_fields(recipe, pca, offset):
-    """Fields side by side are samples one below the other, without edges between them; each may have its own mean."""
-    X, labels = data(6)
-    X[:, 2:4] += offset
-    linear = offset != 0.0
-    expansion = "identity" if linear else "identity | quadratic"
-    layer = Layer(2, 2, 2, shared=True, n_slow=1, expansion=expansion, pca=pca)
-    found = HiGSFA([layer], graph=recipe).fit(X, labels)
-    fields = X.reshape(N, 3, 2)
-    z = fields.reshape(-1, 2) - fields.reshape(-1, 2).mean(axis=0)
-    if pca:
-        z = PCA(2).fit_transform(z)
-    Z = np.column_stack([z] if linear else [z, z[:, 0] ** 2, z[:, 0] * z[:, 1], z[:, 1] ** 2]).reshape(N, 3, -1)
-    graph = recipe.build(labels)
-    gamma, v = graph.to_sparse().toarray(), graph.vertex_weights
-    mean = np.einsum("n,nfi->i", v, Z) / (3 * v.sum())
-    C = np.einsum("n,nfi,nfj->ij", v, Z - mean, Z - mean) / (3 * v.sum())
-    degree = gamma.sum(axis=1)
-    C_dot = np.zeros_like(C)
-    for f in range(3):
-        F = Z[:, f]
-        C_dot += 2 * (F.T @ (degree[:, None] * F) - F.T @ gamma @ F)
-    C_dot /= 3 * gamma.sum()
-    deltas = np.sort(np.linalg.eigvals(np.linalg.solve(C, C_dot)).real)
-    node = found.layers_[0].nodes[0]
-    np.testing.assert_allclose(node.delta_values, deltas[: len(node.delta_values)], atol=1e-8)
-    Y = found.transform(X).reshape(-1, 2)
-    np.testing.assert_allclose(np.repeat(v, 3) @ Y[:, 0] / v.sum(), 0, atol=1e-7 * max(offset, 1))
+@pytest.mark.parametrize(("n_blocks", "levels"), [(0, 1), (1, 1), (2, 2), (3, 3), (4, 3), (5, 4), (8, 4), (9, 5)])
+def test_sums_wait_on_every_level_of_the_tree(n_blocks, levels):
+    budget = budget_of([LINEAR], 2**30, n_blocks=n_blocks)
+    assert budget.memory == INPUT + WORKING["linear"] + 3 * sums(2) * (levels + 1)
 
 
-@pytest.mark.parametrize("name", ["identity", "identity | quadratic"])
-def test_the_shift_of_a_node_comes_from_the_first_samples_it_sees(name):
-    rng = np.random.default_rng(0)
-    X = 1000 + rng.standard_normal((3, 2 * network.PILOT))
-    X[:, network.PILOT :] += 7
-    frontend = Frontend(as_expansion(name), 1, 3, np.zeros(3))
-    dtype = np.dtype(float)
-    sums = network.start_node(0, (frontend,), None, Rows(X), dtype)
-    T = as_expansion(name)(X[:, : network.PILOT])
-    np.testing.assert_allclose(sums.shift, T.mean(axis=1), rtol=1e-12)
-    other = Frontend(as_expansion(name), 1, 3, np.full(3, 5.0))
-    assert network.start_node(1, (frontend, other), None, Rows(X), dtype).frontend is other
+def test_features_of_a_layer_wait_beside_its_input_while_it_is_trained():
+    budget = budget_of([LINEAR, WIDE], 2**30)
+    features = N * 4 * 2 * 8
+    assert [layer.place for layer in budget.layers] == ["memory", "nowhere"]
+    first = INPUT + WORKING["both"] + 3 * sums(2) * (LEVELS + 1) + features
+    second = features + WORKING["both"] + 3 * sums(44) * (LEVELS + 1)
+    assert budget.memory == max(first, second)
+    assert budget.passes == 1
+    # An identity has no pass for means; the layer above it knows them from its nodes.
+    assert budget.work == sum(layer.work for layer in budget.layers)
+    assert budget.layers[1].work == N * (44 * 44 / 2 + 5 * (44 + 8))
 
 
-def test_means_of_outputs_are_those_of_the_features():
-    X, labels = data()
-    X[:, :3] = 1.0  # one node without variance: fewer outputs than asked for
-    fitted = HiGSFA([Layer(3, 2, 3, n_slow=1), Layer(3, 3, 2)], graph=RECIPE).fit(X, labels)
-    trained = fitted.layers_[0].trained
-    bottom = HiGSFA([Layer(3, 2, 3, n_slow=1)], graph=RECIPE).fit(X, labels)
-    features = bottom.transform(X).reshape(N, 3, 3)
-    assert trained.node(0).n_components == 0
-    np.testing.assert_allclose(trained.output_means, features.mean(axis=0), atol=1e-10)
-    assert np.all(features[:, 0] == 0)
+def test_shared_weights_take_the_sums_of_all_nodes_and_leave_the_input_for_one_more_pass():
+    shared = Layer(2, 2, 2, expansion="identity", shared=True)
+    budget = budget_of([shared, LINEAR_ON_NODES], 2**30)
+    features = N * 4 * 2 * 8
+    working = 3 * N * 8 * 8 + 3 * 4 * N * 8 * 4
+    first = INPUT + working + 4 * sums(2) * (LEVELS + 1) + features
+    second = INPUT + features + working + 3 * sums(4) * (LEVELS + 1)
+    assert budget.layers[0].nodes_at_once == 4
+    assert budget.layers[1].nodes_at_once == 3
+    assert budget.memory == max(first, second)
 
 
-@pytest.mark.parametrize("places", [PLACES[0], PLACES[2]])
-@pytest.mark.parametrize("expansion", ["identity", CLOSED])
-def test_samples_without_weight_are_left_out(places, expansion, monkeypatch):
-    """Also where whole blocks have none."""
-    X, labels = data()
-    weight = np.ones(N)
-    weight[40:160] = 0
-    weight[::7] = 2
-    kept = weight > 0
-    layers = [Layer(3, 2, 3, n_slow=1, expansion=expansion), Layer(2, 1, 3, n_slow=1), Layer(2, 2, 3, n_slow=1)]
-    repeated = np.repeat(np.arange(N), weight.astype(int))
-    expected = HiGSFA(layers, graph=RECIPE).fit(X[repeated], {name: label[repeated] for name, label in labels.items()})
-    put(monkeypatch, *places)
-    found = HiGSFA(layers, graph=RECIPE).fit(X, labels, sample_weight=weight)
-    np.testing.assert_allclose(found.transform(X[kept]), expected.transform(X[kept]), atol=1e-8)
+LINEAR_ON_NODES = Layer(2, 2, 2, expansion="identity")
 
 
-@pytest.mark.parametrize("clip_range", [True, False])
-def test_nodes_clip_to_the_range_they_have_seen_unless_told_not_to(clip_range):
-    X, labels = data()
-    layers = [Layer(7, 7, 3, expansion=CLOSED), Layer(1, 1, 3, expansion="identity")]
-    fitted = HiGSFA(layers, graph=RECIPE, clip_range=clip_range).fit(X, labels)
-    first, second = (layer.nodes[0].frontend for layer in fitted.layers_)
-    assert second.low is None
-    if clip_range:
-        centred = X - X.mean(axis=0)
-        np.testing.assert_allclose(first.low, centred.min(axis=0), atol=1e-12)
-        np.testing.assert_allclose(first.high, centred.max(axis=0), atol=1e-12)
-        assert np.all(first.low < centred.min(axis=0))
-        assert np.all(first.high > centred.max(axis=0))
-    else:
-        assert first.low is None
+def test_the_input_is_kept_in_memory_up_to_half_of_it_then_on_disk():
+    edge = 2 * (INPUT + WORKING["linear"])
+    for limit, disk, place in (
+        (edge, 0, "memory"),
+        (edge - 1, 0, "nowhere"),
+        (edge - 1, INPUT - 1, "nowhere"),
+        (edge - 1, INPUT, "disk"),
+        (edge, INPUT, "memory"),
+    ):
+        budget = budget_of([LINEAR], limit, disk=disk)
+        assert budget.input_place == place
+        assert budget.disk == (INPUT if place == "disk" else 0)
+        if place != "memory":
+            rest = 3 * sums(2) * (LEVELS + 1) if place == "disk" else 4 * sums(2) * LEVELS
+            assert budget.memory == WORKING["linear"] + rest
+        assert budget.passes == (2 if place == "nowhere" else 1)
 
 
-@pytest.mark.parametrize("places", PLACES)
+def test_features_go_to_memory_then_to_disk_then_nowhere():
+    """The input is on disk and takes no memory, so that the limit of the features is met first."""
+    features = N * 4 * 2 * 8
+    edge = WORKING["linear"] + 3 * sums(2) * (LEVELS + 1) + features
+    for limit, disk, place in (
+        (edge, INPUT, "memory"),
+        (edge - 1, INPUT, "nowhere"),
+        (edge - 1, INPUT + features - 1, "nowhere"),
+        (edge - 1, INPUT + features, "disk"),
+    ):
+        budget = budget_of([LINEAR, Layer(1, 1, 2, expansion="identity")], limit, disk=disk)
+        assert budget.input_place == "disk"
+        assert budget.layers[0].place == place
+        assert budget.disk == INPUT + (features if place == "disk" else 0)
+
+
+def test_where_features_are_not_kept_as_many_nodes_are_summed_at_once_as_fit():
+    working = WORKING["linear"]
+    for extra, at_once in (
+        (0, 2),
+        (-1, 1),
+        (sums(2) * LEVELS - 1, 2),
+        (sums(2) * LEVELS, 3),
+        (9 * sums(2) * LEVELS, 4),
+    ):
+        budget = budget_of([LINEAR], working + 2 * sums(2) * LEVELS + extra)
+        assert budget.input_place == "nowhere"
+        assert budget.layers[0].nodes_at_once == at_once
+        assert budget.memory == working + at_once * sums(2) * LEVELS
+        assert budget.passes == 1 + -(-4 // at_once)
+
+
+@pytest.mark.parametrize(
+    ("layer", "first_pass"),
+    [
+        (Layer(2, 2, 2, expansion="identity"), 0),
+        (Layer(2, 2, 2, expansion="identity | quadratic"), 1),
+        (Layer(2, 2, 2, expansion="identity", pca=1), 1),
+    ],
+)
+def test_means_and_principal_components_take_a_pass_of_their_own(layer, first_pass):
+    (plan,) = plans_of([layer], 8)
+    T = plan.frontend_size
+    working = 3 * N * 8 * 8 + 3 * 4 * N * 8 * T
+    budget = budget_of([layer], working + 4 * sums(T) * LEVELS)
+    assert budget.input_place == "nowhere"
+    assert budget.passes == 1 + 1 + first_pass
+
+
+def test_features_above_what_is_not_kept_cost_passes_over_the_input():
+    """Three layers of one node each; only memory for sums."""
+    layers = [Layer(8, 8, 2, expansion="identity")] + 2 * [Layer(1, 1, 2, expansion="identity")]
+    working = 3 * N * 8 * 8 + 3 * 4 * N * 8 * 8
+    budget = budget_of(layers, working + sums(8) * LEVELS)
+    assert [budget.input_place, *(layer.place for layer in budget.layers)] == ["nowhere"] * 4
+    assert budget.passes == 1 + 3
+
+
 @pytest.mark.parametrize("shared", [False, True])
-def test_progress_counts_every_tile_of_every_node_once(places, shared, monkeypatch, tmp_path):
-    X, labels = data()
-    done, totals = {}, {}
-
-    class Progress:
-        def __enter__(self):
-            return self.on_layer
-
-        def __exit__(self, *_):
-            pass
-
-        def on_layer(self, k, total):
-            totals[k], done[k] = total, 0
-
-            def step(n):
-                done[k] += n
-
-            return step
-
-    monkeypatch.setattr(_network, "progress", lambda verbose, plans: Progress())
-    layers = [Layer(3, 2, 3, pca=2, shared=shared), Layer(2, 1, 3), Layer(2, 2, 3)]
-    put(monkeypatch, *places)
-    for _ in range(2):  # trained, then known
-        done.clear()
-        HiGSFA(layers, graph=RECIPE, spill=tmp_path).fit(X, labels, checkpoint=tmp_path / "c")
-        n_tiles = totals[2]
-        assert n_tiles >= N / 20
-        assert totals == {0: 3 * n_tiles, 1: 2 * n_tiles, 2: n_tiles}
-        assert done == totals
+def test_too_little_memory_is_an_error_that_names_enough(shared):
+    layers = [Layer(2, 2, 2, expansion="identity", shared=shared)]
+    least = WORKING["linear"] + (4 if shared else 1) * sums(2) * LEVELS
+    budget_of(layers, least)
+    with pytest.raises(ValueError, match=rf"layer 1 \(4 nodes of 2 variables\); at least {-(-least // 2**20)} MiB"):
+        budget_of(layers, least - 1)
 
 
-@pytest.mark.parametrize("places", PLACES)
-@pytest.mark.parametrize("bottom", [{"expansion": "identity"}, {"pca": 2}, {"shared": True}], ids=str)
-def test_numbers_that_are_not_finite_are_found(places, bottom, monkeypatch, tmp_path):
-    X, labels = data()
-    X[77, 4] = np.nan
-    put(monkeypatch, *places)
-    layers = [Layer(3, 2, 3, **bottom), Layer(2, 1, 3), Layer(2, 2, 3)]
-    with pytest.raises(ValueError, match="NaN"):
-        HiGSFA(layers, graph=RECIPE, spill=tmp_path, n_jobs=2).fit(X, labels)
+def test_a_disk_is_not_used_where_nodes_read_from_it_would_need_more_memory():
+    """From a shelf, a node is trained for every thread; streamed, one at a time will do."""
+    least = WORKING["linear"] + sums(2) * LEVELS
+    for limit in (least, WORKING["linear"] + 3 * sums(2) * (LEVELS + 1) - 1):
+        assert budget_of([LINEAR], limit, disk=2**40).input_place == "nowhere"
+    assert budget_of([LINEAR], limit + 1, disk=2**40).input_place == "disk"
 
 
-@pytest.mark.parametrize("n_jobs", [1, 2])
-@pytest.mark.parametrize("place", ["memory", "nowhere"])
-def test_a_fit_stops_at_the_first_node_that_fails(place, n_jobs, monkeypatch):
-    X, labels = data(60)
-    solved = []
-
-    def failing(*args):
-        solved.append(1)
-        if len(solved) == 3:
-            raise ArithmeticError("node 3")
-        return solve(*args)
-
-    solve = network.solve_node
-    put(monkeypatch, place, nodes_at_once=60)
-    monkeypatch.setattr(network, "solve_node", failing)
-    with pytest.raises(ArithmeticError, match="node 3"):
-        HGSFA([Layer(1, 1, 1)], graph=RECIPE, n_jobs=n_jobs).fit(X, labels)
-    assert len(solved) <= 3 + n_jobs
+def test_fewer_samples_than_a_tile_need_less(monkeypatch):
+    whole = budget_of([LINEAR], 2**30).memory
+    monkeypatch.setattr(driver, "NETWORK_TILE", 100)
+    assert whole - budget_of([LINEAR], 2**30).memory == WORKING["linear"] * 9 // 10
 
 
-@pytest.mark.parametrize("n", [60, 2500])
-def test_input_is_read_once_and_in_the_order_in_which_it_lies(n, monkeypatch):
-    """In as many calls as READ_ROWS needs, sorted within each block; tile by tile if blocks are too large for that."""
-    monkeypatch.setattr(driver, "NETWORK_BLOCK", 2000)
-    X, labels = data(3, n)
-    train, reads = _network.train_network, []
-
-    def noting(plans, read, *args, **kwargs):
-        return train(plans, lambda rows: reads.append(rows.copy()) or read(rows), *args, **kwargs)
-
-    monkeypatch.setattr(_network, "train_network", noting)
-    layers = [Layer(3, 3, 2, n_slow=1), Layer(1, 1, 2)]
-    block_bytes = 2000 * 3 * 8
-    whole = HiGSFA(layers, graph=RECIPE, memory=4 * block_bytes * 10, spill=False).fit(X, labels).transform(X)
-    assert sorted(np.concatenate(reads)) == list(range(n))
-    assert all(np.all(np.diff(rows) > 0) for rows in reads)
-    expected = [min(2000, n)] if n <= 2000 else [2000, n - 2000]
-    assert [len(rows) for rows in reads] == [
-        min(READ_ROWS, size - lo) for size in expected for lo in range(0, size, READ_ROWS)
-    ]
-    budget = driver.make_budget
-    monkeypatch.setattr(driver, "make_budget", lambda *args, **kwargs: budget(*args[:-1], 2**30, **kwargs))
-    for memory, by_blocks in ((4 * block_bytes, True), (4 * block_bytes - 1, False)):
-        reads.clear()
-        found = HiGSFA(layers, graph=RECIPE, memory=memory, spill=False).fit(X, labels).transform(X)
-        assert np.array_equal(found, whole)
-        assert sorted(np.concatenate(reads)) == list(range(n))
-        assert all(np.all(np.diff(rows) > 0) for rows in reads) == by_blocks
-        assert (max(map(len, reads)) <= 20) == (not by_blocks)
+def test_a_budget_tells_what_it_counts():
+    text = str(budget_of([LINEAR, WIDE], 2**30))
+    assert "1 passes over the input" in text
+    assert "features of 1 of 2 layers kept in memory" in text
+    assert "disk" not in text
+    limit = WORKING["linear"] + 3 * sums(2) * (LEVELS + 1)
+    text = str(budget_of([LINEAR, Layer(1, 1, 2, expansion="identity")], limit, disk=2**40))
+    assert "features of 0 of 2 layers kept in memory, of 1 on disk (0.0 GiB)" in text
+    budget = driver.Budget("memory", (), 3 * 2**20, 5 * 2**30, 2, 7e12)
+    assert "about 3 MiB, 2 passes" in str(budget)
+    assert "7.000 T multiply-adds" in str(budget)
+    assert "5.0 GiB" in str(budget)
 
 
-def test_a_schedule_numbers_tiles_over_all_blocks():
-    labels = data()[1]
-    schedule = Schedule.of(driver.make_plan(RECIPE.build(labels), 50), 20)
-    assert len(schedule.blocks) == 5
-    assert schedule.samples == [tile.n_rows for tiles in schedule.blocks for tile in tiles]
-    assert sorted(np.concatenate([tile.rows for tile in schedule.tiles])) == list(range(N))
-    assert max(schedule.samples) <= 20
+def test_tiles_are_the_largest_power_of_two_that_memory_allows():
+    (plan,) = plans_of([LINEAR], 8)
+    for n_pixels, itemsize in itertools.product((1, 8, 1000, 2**14, 10**5, 2**19, 10**7), (4, 8)):
+        widest = max(n_pixels, 8)
+        powers = [2**k for k in range(40) if 2**k * widest * itemsize <= 2**28]
+        assert tile_size([plan], n_pixels, itemsize) == min(2048, max([64, *powers]))
 
 
-def test_calls_of_transform_that_overlap_leave_blas_as_it_was():
-    """The second begins before the first ends, and ends after it."""
-    X, labels = data()
-    within, go_on = threading.Semaphore(0), {name: threading.Event() for name in ("first", "second")}
+@pytest.mark.parametrize("tile", [1, 7, 64, 300])
+def test_tiles_and_blocks_may_be_made_small(tile, monkeypatch):
+    monkeypatch.setattr(driver, "NETWORK_TILE", tile)
+    monkeypatch.setattr(driver, "NETWORK_BLOCK", 2 * tile)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    cut, make_plan = [], driver.make_plan
 
-    def waiting(X):
-        if threading.current_thread().name in go_on:
-            within.release()
-            go_on[threading.current_thread().name].wait(60)
-        return np.tanh(X)
+    class Noted:
+        def __init__(self, plan):
+            self._plan = plan
 
-    fitted = HiGSFA([Layer(7, n_components=3, n_slow=1, expansion=waiting)], graph=RECIPE).fit(X, labels)
-    expected, found = fitted.transform(X), []
-    before = threadpool_info()
-    users = [threading.Thread(target=lambda: found.append(fitted.transform(X)), name=name) for name in go_on]
-    for user in users:
-        user.start()
-        within.acquire(timeout=60)
-    for user, name in zip(users, go_on, strict=True):
-        go_on[name].set()
-        user.join()
-    assert [library["num_threads"] for library in threadpool_info()] == [b["num_threads"] for b in before]
-    assert len(found) == 2
-    assert all(np.array_equal(Y, expected) for Y in found)
+        def __getattr__(self, name):
+            return getattr(self._plan, name)
+
+        def tiles(self, block, rows):
+            for one in self._plan.tiles(block, rows):
+                cut.append(one.n_core)
+                yield one
+
+    monkeypatch.setattr(driver, "make_plan", lambda graph, block: Noted(make_plan(graph, block)))
+    layers = [Layer(2, 2, 2, n_slow=1), Layer(2, 2, 2, n_slow=1)]
+    found = HiGSFA(layers, graph="serial").fit(X, X[:, 0])
+    assert sum(cut) == 60
+    assert max(cut) == min(tile, 60)
+    budget = found.estimate(60, dtype=np.float64)
+    monkeypatch.setattr(driver, "NETWORK_BLOCK", 60)
+    monkeypatch.setattr(driver, "NETWORK_TILE", 60)
+    expected = HiGSFA(layers, graph="serial").fit(X, X[:, 0])
+    np.testing.assert_allclose(found.transform(X), expected.transform(X), atol=1e-9)
+    if tile == 1:
+        assert budget.memory != expected.estimate(60, dtype=np.float64).memory
+
+
+def test_an_estimate_is_the_plan_that_the_fit_has(monkeypatch):
+    X = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+    used, plan = [], driver.make_budget
+    monkeypatch.setattr(driver, "make_budget", lambda *args, **kwargs: used.append(plan(*args, **kwargs)) or used[-1])
+    network = HiGSFA([LINEAR, WIDE], graph="serial", spill=False, memory="1 GiB", n_jobs=2).fit(X, X[:, 0])
+    estimate = network.estimate(300, dtype=np.float32)
+    assert estimate.input_place == used[0].input_place
+    assert [layer.place for layer in estimate.layers] == [layer.place for layer in used[0].layers]
+    assert estimate.work == used[0].work

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 from sklearn.utils import check_random_state
 
-from higsfa.core.labels import encode_classes, label_names, missing, numeric, pick_label
+from higsfa.core.graph.labels import encode_classes, label_names, missing, numeric, pick_label
 from higsfa.metrics import mean_and_standard_error
 
 __all__ = [

@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from higsfa.core.expansions import Expansion, as_expansion
-from higsfa.core.nodes import Frontend, Node
-from higsfa.core.solvers import NodeOptions
-from higsfa.core.tiles import tile_rows
+from higsfa.core.expansion.expansion import Expansion, as_expansion
+from higsfa.core.node.node import Frontend, Node
+from higsfa.core.node.solve import NodeOptions
+from higsfa.core.sums.plan import tile_rows
 from higsfa.estimators._validation import (
     check_data,
     check_out,
@@ -28,9 +28,9 @@ from higsfa.estimators._validation import (
     stretches,
     working_dtype,
 )
-from higsfa.training.gathered import Origin, Setting, Statistics
-from higsfa.training.passes import Reader, column_means
+from higsfa.training.gather import Reader, column_means
 from higsfa.training.sources import Source
+from higsfa.training.statistics import Origin, Setting, Statistics
 
 
 class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

@@ -9,13 +9,14 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils.metaestimators import available_if
 
-from higsfa.core.build import NotEnoughData
-from higsfa.core.labels import as_labels, find_classes, label_names, pick_label
+from higsfa.core.graph.build import NotEnoughData
+from higsfa.core.graph.labels import as_labels, find_classes, label_names, pick_label
 from higsfa.estimators._base import NodeEstimator
 from higsfa.estimators._sequence import _expands_exactly
 from higsfa.estimators._validation import check_data, check_left_out, unchanged_on_error
 from higsfa.graphs import AutoGraph, ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
-from higsfa.training.gathered import (
+from higsfa.training.gather import Reader, array_reader
+from higsfa.training.statistics import (
     MAX_CLASS_CHANNELS,
     ClassStatistics,
     Origin,
@@ -23,7 +24,6 @@ from higsfa.training.gathered import (
     gather_classes,
     gather_graph,
 )
-from higsfa.training.passes import Reader, array_reader
 
 BUILT_BEFOREHAND = Origin.of("TrainingGraph")
 """A graph that was given to `fit` instead of the parameter `graph`."""

@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from higsfa.core.fields import receptive_fields
-from higsfa.core.graph import TrainingGraph
+from higsfa.core.graph.graph import TrainingGraph
 from higsfa.estimators._architecture import html_table, text_table
 from higsfa.estimators._progress import progress
 from higsfa.estimators._pyramid import design_pyramid
@@ -35,14 +35,14 @@ from higsfa.estimators._validation import (
     working_dtype,
 )
 from higsfa.estimators.layer import Layer
-from higsfa.training import driver
+from higsfa.training import network as driver
 from higsfa.training.checkpoints import Checkpoint, fit_key
-from higsfa.training.driver import Budget, make_budget, tile_size, train_network
 from higsfa.training.features import feature_major
-from higsfa.training.layers import LayerPlan, TrainedLayer
+from higsfa.training.layer import LayerPlan, TrainedLayer
+from higsfa.training.network import Budget, make_budget, tile_size, train_network
 from higsfa.training.runner import threads
-from higsfa.training.shelves import free_bytes, spill_folder
 from higsfa.training.sources import Source
+from higsfa.training.stores import free_bytes, spill_folder
 
 try:
     VERSION = version("higsfa")

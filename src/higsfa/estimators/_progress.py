@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from higsfa.training.layers import LayerPlan
+from higsfa.training.layer import LayerPlan
 
 OnLayer = Callable[[int, int], Callable[[int], None]]
 

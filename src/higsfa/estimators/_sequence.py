@@ -11,15 +11,15 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 
-from higsfa.core import build
-from higsfa.core.build import NotEnoughData
-from higsfa.core.expansions import as_expansion
+from higsfa.core.expansion.expansion import as_expansion
+from higsfa.core.graph import build
+from higsfa.core.graph.build import NotEnoughData
 from higsfa.estimators._base import NodeEstimator
 from higsfa.estimators._validation import check_data, unchanged_on_error
 from higsfa.graphs import SequenceGraph
-from higsfa.training.gathered import Origin, SequenceStatistics, gather_sequence
-from higsfa.training.passes import array_reader
+from higsfa.training.gather import array_reader
 from higsfa.training.sources import Source
+from higsfa.training.statistics import Origin, SequenceStatistics, gather_sequence
 
 
 def _expands_exactly(self: Any) -> bool:

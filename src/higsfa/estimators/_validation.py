@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
-from higsfa.core.expansions import Expansion
-from higsfa.training.passes import PILOT, Reader, array_reader
+from higsfa.core.expansion.expansion import Expansion
+from higsfa.training.gather import PILOT, Reader, array_reader
 from higsfa.training.sources import Array, MappedFile, Source, as_source
 
 LAZY_PILOT = 64

@@ -27,7 +27,7 @@ class GSFA(LabelledEstimator):
         "window", "sequence". "auto" is clustered for discrete labels and serial for continuous ones.
     expansion : str, Expansion or callable, default="identity"
         Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
-        :mod:`higsfa.core.expansions`. A callable gets samples as rows.
+        :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.
     shrinkage : float, default=0.0
         Against over-fitting: solve as if every expanded variable had white noise of this fraction of its variance on
         top. Features are sorted by their Delta values with the noise; their own Delta values need not ascend then.

@@ -26,7 +26,7 @@ class IGSFA(LabelledEstimator):
         "window", "sequence". "auto" is clustered for discrete labels and serial for continuous ones.
     expansion : str, Expansion or callable, default="identity"
         Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
-        :mod:`higsfa.core.expansions`. A callable gets samples as rows.
+        :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.
     delta_threshold : float, default=1.96
         Features with Delta below it form the slow part; noise has Delta 2. Negative: no slow part, that is PCA.
         4 or more: slow features only.

@@ -23,7 +23,7 @@ class ISFA(SequenceEstimator):
         Number of features; all of them by default.
     expansion : str, Expansion or callable, default="identity"
         Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
-        :mod:`higsfa.core.expansions`. A callable gets samples as rows.
+        :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.
     lag : int, default=1
         Distance in time between the samples that are compared.
     delta_threshold : float, default=1.96

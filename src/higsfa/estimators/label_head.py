@@ -17,8 +17,8 @@ from sklearn.model_selection import GroupKFold, KFold, check_cv
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from higsfa.core.labels import check_one_kind, holds_classes, label_names, missing, numeric, pick_label
-from higsfa.core.memberships import group_memberships
+from higsfa.core.graph.groups import group_memberships
+from higsfa.core.graph.labels import check_one_kind, holds_classes, label_names, missing, numeric, pick_label
 from higsfa.estimators._validation import unchanged_on_error
 from higsfa.graphs import check_weights
 from higsfa.training.runner import one_blas_thread

@@ -9,10 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 
-from higsfa.core.expansions import Expansion, as_expansion
+from higsfa.core.expansion.expansion import Expansion, as_expansion
 from higsfa.core.fields import Fields, check_fit
-from higsfa.core.solvers import NodeOptions
-from higsfa.training.layers import LayerPlan
+from higsfa.core.node.solve import NodeOptions
+from higsfa.training.layer import LayerPlan
 
 
 class Layer(BaseEstimator):

@@ -8,8 +8,8 @@ from typing import Any
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
-from higsfa.core import build
-from higsfa.core.graph import TrainingGraph
+from higsfa.core.graph import build
+from higsfa.core.graph.graph import TrainingGraph
 from higsfa.estimators._network import Network
 from higsfa.graphs import GraphRecipe, as_recipe
 

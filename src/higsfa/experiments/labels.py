@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.labels import is_discrete, missing, numeric
+from higsfa.core.graph.labels import is_discrete, missing, numeric
 from higsfa.experiments.config import Config
 from higsfa.experiments.data import Data
 from higsfa.experiments.errors import ExperimentError, in_one_line, named

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from higsfa.core.labels import encode_classes, missing
+from higsfa.core.graph.labels import encode_classes, missing
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import in_one_line
 from higsfa.experiments.labels import Label

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa import sources
-from higsfa.core.labels import encode_classes, missing
+from higsfa.core.graph.labels import encode_classes, missing
 from higsfa.datasets import protocols
 from higsfa.experiments.config import Config, DataTable, FileData
 from higsfa.experiments.data import Data, read_data

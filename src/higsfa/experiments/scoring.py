@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa import LabelHead, metrics
-from higsfa.core.labels import missing
+from higsfa.core.graph.labels import missing
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import in_one_line
 from higsfa.experiments.labels import Label

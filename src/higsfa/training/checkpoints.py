@@ -34,13 +34,13 @@ from higsfa._model_file import (
     serialize,
 )
 from higsfa._model_nodes import NodeShape, pack_nodes, unpack_nodes
-from higsfa.core._expansion_terms import Function, Term
-from higsfa.core.graph import TrainingGraph
-from higsfa.core.nodes import Node
-from higsfa.core.statistics import Sums, Tree, zero_for
+from higsfa.core.expansion.terms import Function, Term
+from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.node.node import Node
+from higsfa.core.sums.sums import Sums, Tree, zero_for
 from higsfa.training.features import Schedule
 from higsfa.training.identity import UnknownIdentity, identify
-from higsfa.training.layers import LayerPlan, TrainedLayer
+from higsfa.training.layer import LayerPlan, TrainedLayer
 
 PROTOCOL = 2
 INTERVAL = 60.0

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.nodes import Frontend
-from higsfa.core.statistics import Sums, Tree, merge
+from higsfa.core.node.node import Frontend
+from higsfa.core.sums.sums import Sums, Tree, merge
 from higsfa.training.checkpoints import Checkpoint
 from higsfa.training.features import Schedule, feature_major
-from higsfa.training.layers import LayerPlan, TrainedLayer
-from higsfa.training.network import NodeSums, Reduce, start_node, train_nodes
+from higsfa.training.layer import LayerPlan, TrainedLayer
 from higsfa.training.runner import Runner, one_blas_thread, one_by_one
-from higsfa.training.shelves import Block, field_of
+from higsfa.training.stores import Block, field_of
+from higsfa.training.train_layer import NodeSums, Reduce, start_node, train_nodes
 
 Floats = NDArray[np.float64]
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.raw import Raw
-from higsfa.core.tiles import Plan, Tile
+from higsfa.core.node.raw import Raw
+from higsfa.core.sums.plan import Plan, Tile
 from higsfa.training.runner import Runner
-from higsfa.training.shelves import Block, Shelf
+from higsfa.training.stores import Block, Shelf
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,384 +1,281 @@
-"""Training one layer: a pass over the features below it gathers the sums of its nodes, and nodes are solved from them.
-
-Features travel between layers as feature-major blocks, one per tile of the plan: (nodes, width, samples). Where they
-are in memory, each node is trained on its own, start to end, and its sums are thrown away at once. Otherwise tiles are
-streamed: the layers below are computed again for every tile, and the sums of many nodes grow side by side. Both ways
-add up the same tiles in the same order: not a bit differs.
-"""
+"""A whole network: what to keep in memory, what to compute again, and the loop over layers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil, log2
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.covariances import Weighting, covariances, group_products
-from higsfa.core.expansions import parse_expansion
-from higsfa.core.linalg import principal_axes
-from higsfa.core.nodes import Frontend, Node, Projection
-from higsfa.core.raw import Raw
-from higsfa.core.room import empty
-from higsfa.core.solvers import solve_node
-from higsfa.core.statistics import Accumulator, Sums, Tree, merge, shifted, zero_for
-from higsfa.core.tiles import Tile
-from higsfa.training.features import Features, Schedule
-from higsfa.training.layers import LayerPlan, TrainedLayer
-from higsfa.training.passes import PILOT, add_tile, guarded, pilot_shift
-from higsfa.training.runner import Runner
-from higsfa.training.shelves import Block, Shelf, field_of
+from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.sums.plan import make_plan
+from higsfa.training.checkpoints import Checkpoint, LayerStore
+from higsfa.training.dask_engine import cluster_client, train_on_dask
+from higsfa.training.features import Schedule, raw_features
+from higsfa.training.layer import LayerPlan, TrainedLayer
+from higsfa.training.runner import Runner, threads
+from higsfa.training.stores import FileShelf, MemoryShelf, Shelf, free_bytes, spill_folder
+from higsfa.training.train_layer import ThreadGathering, computed_features, train_layer
 
-Floats = NDArray[np.float64]
-
-
-class NodeSums:
-    """Gathers the sums of one node, tile by tile, merging blocks in the fixed tree."""
-
-    def __init__(self, frontend: Frontend, schedule: Schedule, shift: Floats, dtype: np.dtype[Any]) -> None:
-        self.frontend, self.schedule, self.shift, self.dtype = frontend, schedule, shift, dtype
-        self._front = frontend.front(dtype, shift=shift)
-        self._tree = Tree()
-        self._block: Accumulator | None = None
-
-    def add(self, raw: Raw, tile: Tile) -> None:
-        """Add a tile, given the raw input of the node."""
-        if self._block is None:
-            n = self.frontend.n_inputs
-            self._block = Accumulator(zero_for(self.schedule.plan, n, self.frontend.n_variables), self.dtype)
-        add_tile(self._block, raw, tile, self.frontend, self.shift, self._front)
-
-    def end_block(self, block: int) -> None:
-        """All tiles of a block have been added."""
-        if self._block is not None:
-            self._tree.add(block, self._block.close())
-        self._block = None
-
-    @property
-    def waiting(self) -> dict[tuple[int, int], Sums]:
-        """Sums of the blocks so far, as the tree holds them."""
-        return self._tree.waiting
-
-    def total(self) -> Sums:
-        sums: Sums = self._tree.total()
-        return sums
+NETWORK_BLOCK = 16384
+"""Samples in a block of a network: small enough to be spread over workers."""
+NETWORK_TILE = 2048
+"""Most samples in a tile of a network."""
+TILE_MEMORY = 2**28
+"""Bytes that the features of one tile may take, over all nodes of a layer."""
 
 
-class Reduce(Protocol):
-    """What becomes of the sums of a node: called with its number, its sums and their shift."""
-
-    def __call__(self, p: int, sums: Sums, shift: Floats, /) -> Any: ...
-
-
-def check_finite(sums: Sums) -> None:
-    """Raise if data were not finite, or so large that their products are not."""
-    if not sums.is_finite():
-        raise FloatingPointError("sums are not finite")
-
-
-@dataclass(frozen=True, eq=False)
-class Solve:
-    """Sums to trained nodes."""
-
-    plan: LayerPlan
-    frontends: tuple[Frontend, ...]
-    weighting: Weighting
-    precision: float
-
-    def __call__(self, p: int, sums: Sums, shift: Floats, /) -> Node:
-        check_finite(sums)
-        frontend = self.frontends[p if len(self.frontends) > 1 else 0]
-        if self.plan.clip_range and not frontend.expansion.is_linear:
-            frontend = guarded(frontend, sums, self.precision)
-        return solve_node(covariances(sums, self.weighting, shift, self.precision), frontend, shift, self.plan.options)
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Sums to mean and covariance of the raw input."""
-
-    weighting: Weighting
-    precision: float
-
-    def __call__(self, p: int, sums: Sums, shift: Floats, /) -> tuple[Floats, Floats]:
-        check_finite(sums)
-        cov = covariances(sums, self.weighting, shift, self.precision)
-        return cov.plain_mean + shift, cov.plain
-
-
-@dataclass(frozen=True, eq=False)
-class Settle:
-    """Sums without groups, so that sums of different fields can be added."""
-
-    weighting: Weighting
-
-    def __call__(self, p: int, sums: Sums, shift: Floats, /) -> tuple[Sums, Floats]:
-        return settle_groups(sums, self.weighting), shift
-
-
-def _ignore(steps: int) -> None:
-    """Progress that is not shthis."""
-
-
-class PassStore(Protocol):
-    """Where a pass leaves what it has done so far, and finds it after an interruption."""
-
-    def finished(self) -> dict[int, Node]: ...
-    def add(self, p: int, node: Node) -> None: ...
-    def resume(self, first_node: int, gatherings: list[NodeSums]) -> int: ...
-    def after_block(self, first_node: int, next_block: int, gatherings: list[NodeSums]) -> None: ...
-
-
-@runtime_checkable
-class Again(Protocol):
-    """A reduction that has something to do for nodes that were finished before an interruption, too."""
-
-    def again(self, p: int, node: Node, /) -> Node: ...
-
-
-class Gathering(Protocol):
-    """One pass over the features below a layer: the sums of every node, reduced; on threads, or on workers."""
-
-    @property
-    def plan(self) -> LayerPlan: ...
-    @property
-    def schedule(self) -> Schedule: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def run(self) -> Runner: ...
-
-    def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]: ...
-
-
-@dataclass(frozen=True, eq=False)
-class ThreadGathering:
-    """A pass on the threads of this process.
+@dataclass(frozen=True)
+class LayerBudget:
+    """What training a layer takes.
 
     Attributes
     ----------
-    nodes_at_once : how many nodes are summed side by side when tiles are streamed.
-    on_node : called with the number of node-tiles that were added, for progress.
+    feature_bytes : features of the layer for all samples.
+    sum_bytes : sums of one node.
+    place : where the features wait for the next pass: "memory", "disk", or "nowhere" if they are computed again.
+    nodes_at_once : nodes whose sums grow side by side.
+    work : multiply-adds of the matrix products, for all samples.
     """
 
-    plan: LayerPlan
-    below: Features
-    schedule: Schedule
-    dtype: np.dtype[Any]
-    run: Runner
+    feature_bytes: int
+    sum_bytes: int
+    place: str
     nodes_at_once: int
-    on_node: Callable[[int], None] = lambda _: None
-    saved: PassStore | None = None
-
-    def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]:
-        own = plan is self.plan  # else a pass before it, for means and principal components
-        store = self.saved if own and not plan.shared else None
-        finished = {} if store is None else store.finished()
-        this = _Pass(plan, frontends, reduce, store, finished, self.on_node if own else _ignore)
-        n = plan.fields.n_nodes
-        results: list[Any] = [finished.get(p) for p in range(n)]
-        if self.below.kept:
-            self._node_by_node(this, results)
-        else:
-            for lo in range(0, n, self.nodes_at_once):
-                self._tile_by_tile(range(lo, min(lo + self.nodes_at_once, n)), this, results)
-        return results
-
-    def _node_by_node(self, this: _Pass, results: list[Any]) -> None:
-        index = this.plan.fields.index
-
-        def work(p: int) -> None:
-            if p in this.finished:
-                results[p] = this.reduce.again(p, results[p]) if isinstance(this.reduce, Again) else results[p]
-                this.on_node(len(self.schedule.tiles))
-                return
-            gathering, t = start_node(p, this.frontends, self.schedule, self.below.field(0, index[p]), self.dtype), 0
-            for block, tiles in enumerate(self.schedule.blocks):
-                for tile in tiles:
-                    gathering.add(self.below.field(t, index[p]), tile)
-                    t += 1
-                gathering.end_block(block)
-            results[p] = this.reduce(p, gathering.total(), gathering.shift)
-            this.on_node(t)
-            if this.store is not None:
-                this.store.add(p, results[p])
-
-        self.run(work, len(results))
-
-    def _tile_by_tile(self, nodes: range, this: _Pass, results: list[Any]) -> None:
-        if all(p in this.finished for p in nodes):
-            this.on_node(len(nodes) * len(self.schedule.tiles))
-            return
-        index = this.plan.fields.index
-        first = self.below.tile(0)
-        gatherings: list[Any] = [
-            start_node(p, this.frontends, self.schedule, field_of(first, index[p]), self.dtype) for p in nodes
-        ]
-        begin = 0 if this.store is None else this.store.resume(nodes.start, gatherings)
-        t = 0
-        for block, tiles in enumerate(self.schedule.blocks):
-            if block < begin:
-                t += len(tiles)
-                this.on_node(len(nodes) * len(tiles))
-                continue
-            for tile in tiles:
-                features = first if t == 0 else self.below.tile(t)
-
-                def add(i: int, features: Block = features, tile: Tile = tile) -> None:
-                    gatherings[i].add(field_of(features, index[nodes[i]]), tile)
-
-                self.run(add, len(nodes))
-                this.on_node(len(nodes))
-                t += 1
-            for gathering in gatherings:
-                gathering.end_block(block)
-            if this.store is not None:
-                this.store.after_block(nodes.start, block + 1, gatherings)
-
-        def conclude(i: int) -> None:
-            p, gathering, gatherings[i] = nodes[i], gatherings[i], None
-            if p in this.finished:
-                return
-            results[p] = this.reduce(p, gathering.total(), gathering.shift)
-            if this.store is not None:
-                this.store.add(p, results[p])
-
-        self.run(conclude, len(nodes))
+    work: float
 
 
-@dataclass(frozen=True, eq=False)
-class _Pass:
-    """What one call of a gathering is for.
+@dataclass(frozen=True)
+class Budget:
+    """The plan of a fit: what is kept where, how much memory and disk at most, how many passes over the data."""
 
-    Attributes
-    ----------
-    store, finished : where its nodes and sums are saved, if they are, and the nodes that were there at its beginning.
-    on_node : called with the number of node-tiles that were added.
+    input_place: str
+    layers: tuple[LayerBudget, ...]
+    memory: int
+    disk: int
+    passes: int
+    work: float
+
+    def __str__(self) -> str:
+        kept = sum(layer.place == "memory" for layer in self.layers)
+        spilled = sum(layer.place == "disk" for layer in self.layers)
+        return (
+            f"memory about {self.memory / 2**20:,.0f} MiB, {self.passes} passes over the input, "
+            f"{self.work / 1e12:,.3f} T multiply-adds; features of {kept} of {len(self.layers)} layers kept in memory"
+            + (f", of {spilled} on disk ({self.disk / 2**30:,.1f} GiB)" if self.disk else "")
+        )
+
+
+def tile_size(plans: list[LayerPlan], n_pixels: int, itemsize: int) -> int:
+    """Samples in a tile: 2,048, or fewer where the widest layer would take too much memory."""
+    widest = max([n_pixels] + [plan.fields.n_nodes * plan.n_components for plan in plans])
+    fitting = max(1, TILE_MEMORY // (widest * itemsize))
+    return min(NETWORK_TILE, max(64, 1 << (fitting.bit_length() - 1)))
+
+
+def make_budget(
+    plans: list[LayerPlan],
+    n_samples: int,
+    n_pixels: int,
+    input_itemsize: int,
+    itemsize: int,
+    n_channels: int,
+    n_atoms: int,
+    n_blocks: int,
+    n_jobs: int,
+    limit: int,
+    disk: int = 0,
+) -> Budget:
+    """Decide what to keep where, so that `limit` bytes of memory and `disk` bytes of disk are not exceeded.
+
+    A ValueError if that cannot be done.
     """
+    rows = min(n_samples, tile_size(plans, n_pixels, itemsize))
+    levels = 1 + ceil(log2(max(1, n_blocks)))
+    input_bytes = n_samples * n_pixels * input_itemsize
+    widest = max([n_pixels] + [plan.fields.n_nodes * plan.n_components for plan in plans])
+    working = 3 * rows * widest * itemsize + n_jobs * 4 * rows * itemsize * max(p.frontend_size for p in plans)
+    place = "memory" if input_bytes + working <= limit // 2 else "disk" if input_bytes <= disk else "nowhere"
+    input_place = place
+    held = {"memory": 0, "disk": 0, "nowhere": 0}
+    held[place] = input_bytes
+    lagging = dict.fromkeys(held, 0)  # what features are computed from during the next pass, and not needed after it
+    peak, peak_disk, passes = held["memory"] + working, held["disk"], 1
+    layers = []
+    for k, plan in enumerate(plans):
+        T, nodes = plan.frontend_size, plan.fields.n_nodes
+        sums = 8 * ((n_channels + 3) * T * T + (n_channels + n_atoms) * T)
+        features = n_samples * nodes * plan.n_components * itemsize
+        unknown = k == 0 or plans[k - 1].shared  # means of the inputs are not known beforehand
+        first_pass = plan.pca is not None or (unknown and not plan.expansion.is_linear)
+        room = limit - held["memory"] - working
+        least = nodes if plan.shared else 1
+        below_kept = place != "nowhere"
+        if below_kept:
+            at_once, copies = (nodes if plan.shared else n_jobs), levels + 1
+        else:
+            at_once, copies = min(nodes, max(room, 0) // (sums * levels)), levels
+            passes += (ceil(nodes / max(at_once, 1)) + first_pass) if k or input_place == "nowhere" else 0
+        need = at_once * sums * copies
+        if at_once < least or need > room:
+            if disk:  # nodes trained one after the other need less memory if what they read is computed again
+                return make_budget(
+                    plans, n_samples, n_pixels, input_itemsize, itemsize, n_channels, n_atoms, n_blocks, n_jobs, limit
+                )
+            raise ValueError(
+                f"memory: {limit / 2**20:.1f} MiB are not enough to train layer {k + 1} "
+                f"({nodes} nodes of {T} variables); "
+                f"at least {_mib(held['memory'] + working + max(least, at_once) * sums * copies)} are"
+            )
+        place = "nowhere"
+        if k + 1 < len(plans):
+            if held["memory"] + features + working + need <= limit:
+                place = "memory"
+            elif held["disk"] + features <= disk:
+                place = "disk"
+        peak = max(peak, held["memory"] + working + need + (features if place == "memory" else 0))
+        peak_disk = max(peak_disk, held["disk"] + (features if place == "disk" else 0))
+        work = float(n_samples) * nodes * (T * T / 2 + plan.n_components * (T + plan.n_inputs))
+        layers.append(LayerBudget(features, sums, place, at_once, work))
+        held = {name: held[name] - lagging[name] for name in held}
+        lagging = dict.fromkeys(held, 0)
+        if place != "nowhere":
+            if below_kept and not plan.shared:
+                held = dict.fromkeys(held, 0)
+            else:
+                lagging = held.copy()
+            held[place] += features
+    work = sum(layer.work for layer in layers)
+    return Budget(input_place, tuple(layers), int(peak), int(peak_disk), passes, work)
 
-    plan: LayerPlan
-    frontends: tuple[Frontend, ...]
-    reduce: Reduce
-    store: PassStore | None
-    finished: dict[int, Node]
-    on_node: Callable[[int], None]
+
+def _mib(n_bytes: int) -> str:
+    return f"{ceil(n_bytes / 2**20)} MiB"
 
 
-def start_node(p: int, frontends: tuple[Frontend, ...], schedule: Schedule, raw: Raw, dtype: np.dtype[Any]) -> NodeSums:
-    """Empty sums of node p, with a shift from its raw input in the first tile."""
-    frontend = frontends[p if len(frontends) > 1 else 0]
-    shift = pilot_shift(frontend.variables(frontend.inputs(raw.columns(0, PILOT), dtype, clip=False)))
-    return NodeSums(frontend, schedule, shift, dtype)
-
-
-def train_nodes(
-    gather: Gathering, means: Floats | None, reduce_with: Callable[[Solve], Reduce] = lambda s: s
-) -> TrainedLayer:
-    """Train all nodes of a layer.
+def train_network(
+    plans: list[LayerPlan],
+    read: Callable[[NDArray[np.intp]], NDArray[Any]],
+    graph: TrainingGraph,
+    input_dtype: np.dtype[Any],
+    dtype: np.dtype[Any],
+    *,
+    n_jobs: int,
+    limit: int,
+    on_layer: Callable[[int, int], Callable[[int], None]],
+    engine: str = "threads",
+    client: Any = None,
+    spill: Any = None,
+    checkpoint: Checkpoint | None = None,
+) -> list[TrainedLayer]:
+    """Train all layers, bottom up.
 
     Parameters
     ----------
-    gather : a pass over the features below.
-    means : (nodes below, width) means of those features, or None if they are not known (raw input).
-    reduce_with : may wrap the solving of a node, to do more with it right away.
+    read : rows of the data by number, (n,) -> (n, ...), of type `input_dtype`.
+    dtype : precision of the products.
+    limit : memory budget in bytes.
+    on_layer : called with the number of a layer and its number of node-tiles; returns a function that is called with
+        the number of node-tiles done.
+    engine : "threads" or "dask".
+    client : of a Dask cluster; the active one, or one for a cluster on this machine, if None.
+    spill : folder for features that do not fit in memory, None to choose one, False for none.
+    checkpoint : where to leave what is finished, and to go on from.
     """
-    plan = gather.plan
-    frontends = make_frontends(gather, means)
-    weighting = Weighting.of(gather.schedule.plan)
-    precision = plan.precision(gather.dtype)
-    if plan.shared:
-        sums, shift = _added(gather(plan, frontends, Settle(weighting)))
-        mix = weighting.mix * np.array([[1.0], [0.0], [1.0]])
-        whole = Weighting(mix, (), weighting.edge_weight * plan.fields.n_nodes)
-        return TrainedLayer(plan, (Solve(plan, frontends, whole, precision)(0, sums, shift),))
-    reduce = reduce_with(Solve(plan, frontends, weighting, precision))
-    return TrainedLayer(plan, tuple(gather(plan, frontends, reduce)))
+    n_pixels = int(np.prod(plans[0].fields.grid)) * plans[0].width
+    plan = make_plan(graph, NETWORK_BLOCK)
+    schedule = Schedule.of(plan, tile_size(plans, n_pixels, dtype.itemsize))
+    if engine == "dask":
+        with cluster_client(client, n_jobs) as cluster:
+            return train_on_dask(
+                plans, read, schedule, dtype, cluster, limit=limit, on_layer=on_layer, checkpoint=checkpoint
+            )
+    folder = spill_folder(spill)
+    budget = make_budget(
+        plans,
+        sum(schedule.samples),
+        n_pixels,
+        input_dtype.itemsize,
+        dtype.itemsize,
+        plan.n_channels,
+        plan.n_atoms,
+        plan.n_blocks,
+        n_jobs,
+        limit,
+        disk=free_bytes(folder),
+    )
+    by_blocks = NETWORK_BLOCK * n_pixels * input_dtype.itemsize <= limit // 4
+    with _memory_explained(budget, limit), threads(n_jobs) as run:
+        return _train_layers(
+            plans, read, schedule, input_dtype, dtype, budget, run, folder, on_layer, checkpoint, by_blocks=by_blocks
+        )
 
 
-def train_layer(gather: ThreadGathering, means: Floats | None, shelf: Shelf | None) -> tuple[TrainedLayer, Features]:
-    """Train a layer on threads; returns it and its features, which are kept on the shelf if there is one."""
-    if gather.plan.shared or shelf is None or not gather.below.kept:
-        layer = train_nodes(gather, means)
-        return layer, computed_features(layer, gather.below, shelf, gather.dtype, gather.run)
-    shelf.reserve()
-    layer = train_nodes(gather, means, lambda solve: SolveAndEncode(solve, gather.below, shelf))
-    return layer, Features.on(shelf)
+@contextmanager
+def _memory_explained(budget: Budget, limit: int) -> Iterator[None]:
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(
+            f"memory: {_mib(limit)} were allowed and about {_mib(budget.memory)} planned for, but the system does not "
+            f"give as much ({str(error) or 'out of memory'}); pass a smaller size, such as "
+            f"memory='{_mib(limit // 2)}', or fewer n_jobs"
+        ) from error
 
 
-def computed_features(
-    layer: TrainedLayer, below: Features, shelf: Shelf | None, dtype: np.dtype[Any], run: Runner
-) -> Features:
-    """Features of a trained layer, computed when asked for."""
-    return Features(lambda t: layer.encode(below.tile(t), dtype, run), shelf)
+def _train_layers(
+    plans: list[LayerPlan],
+    read: Callable[[NDArray[np.intp]], NDArray[Any]],
+    schedule: Schedule,
+    input_dtype: np.dtype[Any],
+    dtype: np.dtype[Any],
+    budget: Budget,
+    run: Runner,
+    folder: Path | None,
+    on_layer: Callable[[int, int], Callable[[int], None]],
+    checkpoint: Checkpoint | None,
+    *,
+    by_blocks: bool,
+) -> list[TrainedLayer]:
+    """The layers one after the other, on threads; those that a checkpoint holds are not trained again."""
+    n_pixels, channels = int(np.prod(plans[0].fields.grid)), plans[0].width
+    shelf = _shelf(budget.input_place, n_pixels, channels, schedule, input_dtype, folder)
+    # No one else may refer to features: what the next layer does not need is gone when the name is taken again.
+    features = raw_features(read, schedule, channels, shelf, run, by_blocks=by_blocks)
+    layers: list[TrainedLayer] = []
+    means = None
+    for k, (plan, share) in enumerate(zip(plans, budget.layers, strict=True)):
+        nodes, n_tiles = plan.fields.n_nodes, len(schedule.tiles)
+        on_node = on_layer(k, nodes * n_tiles)
+        shelf = _shelf(share.place, nodes, plan.n_components, schedule, dtype, folder)
+        known = None if checkpoint is None else checkpoint.load_layer(k, plan)
+        if known is None:
+            features.fill()
+            store = None if checkpoint is None else LayerStore(checkpoint, k, plan, schedule)
+            layer, features = train_layer(
+                ThreadGathering(plan, features, schedule, dtype, run, share.nodes_at_once, on_node, store), means, shelf
+            )
+            if checkpoint is not None:
+                checkpoint.save_layer(k, layer)
+        else:
+            layer, features = known, computed_features(known, features, shelf, dtype, run)
+            on_node(nodes * n_tiles)
+        layers.append(layer)
+        means = layer.output_means
+    return layers
 
 
-@dataclass(frozen=True, eq=False)
-class SolveAndEncode:
-    """Sums to trained nodes, whose features are computed right away."""
-
-    solve: Solve
-    below: Features
-    shelf: Shelf
-
-    def __call__(self, p: int, sums: Sums, shift: Floats, /) -> Node:
-        return self.again(p, self.solve(p, sums, shift))
-
-    def again(self, p: int, node: Node, /) -> Node:
-        index = self.solve.plan.fields.index[p]
-        for t, n in enumerate(self.shelf.samples):
-            out = empty((1, self.shelf.width, n), self.shelf.dtype)
-            node.encode(self.below.field(t, index), out[0])
-            self.shelf.write(t, p, out)
-        return node
-
-
-def _added(settled: list[tuple[Sums, Floats]]) -> tuple[Sums, Floats]:
-    """Sums over all fields."""
-    first, shift = settled[0]
-    total = first.copy()  # sums that a worker returned may still be its own
-    for sums, own in settled[1:]:
-        total = merge(total, shifted(sums, own - shift))
-    return total, shift
-
-
-def settle_groups(sums: Sums, weighting: Weighting) -> Sums:
-    """Sums without groups: the products of group sums go into the edge term, so that sums of fields can be added."""
-    K, T = sums.n_channels, sums.n_variables
-    edges = np.zeros((T, T)) if sums.edges is None else sums.edges.copy()
-    edges -= 2.0 * group_products(sums, weighting)
-    # Edge weighting and group term depend on the shift each, but not together, so both are settled here.
-    edges += 2.0 * np.tensordot(weighting.mix[1], sums.second, axes=1)
-    return replace(sums, weights=sums.weights[:K], first=sums.first[:K], edges=edges)
-
-
-def make_frontends(gather: Gathering, means: Floats | None) -> tuple[Frontend, ...]:
-    """The frontend of every node (one for all if they are the same): centre and principal components."""
-    plan = gather.plan
-    n_nodes, index = plan.fields.n_nodes, plan.fields.index
-    if plan.pca is None and means is not None:
-        centers = [means[index[p]].ravel() for p in range(n_nodes)]
-        if plan.shared:
-            centers = [np.mean(centers, axis=0)]
-        return tuple(plan.frontend(center) for center in centers)
-    if plan.pca is None and plan.expansion.is_linear:
-        return (plan.frontend(np.zeros(plan.n_inputs)),)
-    raw = replace(plan, expansion=parse_expansion("identity"), pca=None)
-    reduce = Moments(Weighting.of(gather.schedule.plan), plan.precision(gather.dtype))
-    moments = gather(raw, (raw.frontend(np.zeros(raw.n_inputs)),), reduce)
-    if plan.shared:
-        mean = np.mean([m for m, _ in moments], axis=0)
-        moments = [(mean, np.mean([C + np.outer(m - mean, m - mean) for m, C in moments], axis=0))]
-    if plan.pca is None:
-        return tuple(plan.frontend(mean) for mean, _ in moments)
-    out: list[Any] = [None] * len(moments)
-
-    def project(p: int) -> None:
-        mean, C = moments[p]
-        found = principal_axes(C, 1e-12 * max(float(np.trace(C)), 0.0), plan.n_inputs)[1]
-        axes = np.zeros((plan.n_raw, plan.n_inputs))
-        axes[:, : found.shape[1]] = found
-        out[p] = plan.frontend(np.zeros(plan.n_inputs), Projection(axes.T, mean))
-
-    gather.run(project, len(moments))
-    return tuple(out)
+def _shelf(
+    place: str, nodes: int, width: int, schedule: Schedule, dtype: np.dtype[Any], folder: Path | None
+) -> Shelf | None:
+    if place == "memory":
+        return MemoryShelf(nodes, width, schedule.samples, dtype)
+    if place == "disk":
+        assert folder is not None
+        return FileShelf(nodes, width, schedule.samples, dtype, folder)
+    return None

@@ -1,0 +1,1 @@
+"""Nonlinear expansions: terms, their text form, and what they compute."""

@@ -1,0 +1,1 @@
+"""Training graphs: labels, groups, edges, and graphs made of them."""

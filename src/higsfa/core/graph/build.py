@@ -1,0 +1,241 @@
+"""From labels to training graphs: the constructions behind the recipes, as functions of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from higsfa.core.graph.edges import ChainEdges, GroupEdges, SparseEdges, chain
+from higsfa.core.graph.graph import Part, TrainingGraph
+from higsfa.core.graph.groups import group_memberships
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+
+MAX_TIED_VALUES = 2048
+"""Most distinct values of a label with ties that a window graph is built over."""
+
+
+class NotEnoughData(ValueError):
+    """The samples seen so far do not make a graph."""
+
+
+def class_rates(masses: Floats, *, self_loops: bool, name: str) -> tuple[NDArray[np.bool_], Floats]:
+    """Which classes a clustered graph joins, given their total weights, and the edges within each of those: degree 1.
+
+    Classes of total weight 1 or less have nobody to be joined to and stay out, unless self-loops are kept.
+    """
+    kept = masses > (0 if self_loops else 1 + 1e-12)
+    if kept.sum() < 2:
+        n_found = int((masses > 0).sum())
+        raise NotEnoughData(
+            f"{name}: needs at least two classes with two or more samples, found {int(kept.sum())} such classes "
+            f"among {n_found} in the label"
+            + (" (all values are missing)" if n_found == 0 else _counted(np.any((masses > 0) & (masses < 1))))
+        )
+    return kept, np.asarray(1.0 / (masses[kept] if self_loops else masses[kept] - 1.0), dtype=np.float64)
+
+
+def _counted(is_cause: Any) -> str:
+    """What to say of weights that make less than one sample."""
+    return (
+        "; sample_weight w counts a sample w times, and here samples count less than once: multiply all weights by a "
+        "constant, such as one over their mean"
+        if is_cause
+        else ""
+    )
+
+
+def clustered(classes: Ints, n_classes: int, w: Floats, *, self_loops: bool, name: str) -> TrainingGraph:
+    """All pairs within a class; v = 1 and degree 1. See `class_rates`."""
+    masses = _totals(classes, w, n_classes)
+    kept, inverse = class_rates(masses, self_loops=self_loops, name=name)
+    number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    atoms = number.astype(np.int32).take(classes, mode="wrap")
+    absent = w == 0
+    if absent.any():
+        atoms[absent] = -1
+    loops = np.zeros(len(inverse)) if self_loops else inverse
+    edges = GroupEdges(atoms, masses[kept], sp.csr_array(sp.diags_array(inverse)), loops, w)
+    return TrainingGraph((Part(name, np.ones(len(inverse)), edges),), w)
+
+
+def _totals(codes: NDArray[Any], w: Floats, n: int) -> Floats:
+    """Total weight of each of n codes; code -1 is left out."""
+    n_absent = int(codes.min(initial=0) < 0)
+    totals = np.bincount(codes + 1 if n_absent else codes, w, minlength=n + n_absent)
+    return np.asarray(totals[n_absent:], dtype=np.float64)
+
+
+def chained_groups(values: Floats, w: Floats, n_groups: int | None, *, mixed: bool, name: str) -> TrainingGraph:
+    """Serial graph (edges between neighbouring groups) or mixed graph (and within groups)."""
+    left_out = np.isnan(values) | (w <= 0)
+    known = np.flatnonzero(~left_out) if left_out.any() else None
+    present, weights = (values, w) if known is None else (values[known], w[known])
+    if len(present) == 0:
+        raise ValueError(f"{name}: all values of the label are missing")
+    if present.min() == present.max():
+        raise ValueError(f"{name}: the label has one distinct value ({present[0]!r}); there is nothing to order")
+    total = float(weights.sum())
+    L = max(2, min(32, int(max(total, len(present))) // 2)) if n_groups is None else n_groups
+    if len(present) < L and total < L:
+        raise ValueError(f"{name}: n_groups={L} but only {len(present)} samples have a label; use fewer groups")
+    inside, P = group_memberships(present, weights, L)
+    masses = _totals(inside, weights, len(P))
+    atoms = inside
+    if known is not None:
+        atoms = np.full(len(values), -1, dtype=np.int32)
+        atoms[known] = inside
+    mass = total / L
+    v, inside_groups = np.full(L, 2.0), np.zeros(L)
+    v[[0, -1]] = 1.0
+    if mixed:
+        if mass <= 1:
+            raise ValueError(
+                f"{name}: n_groups={L} leaves less than two samples a group; use fewer groups"
+                + _counted(total < len(present))
+            )
+        inside_groups, v = (3.0 - v) / (mass - 1.0), np.full(L, 3.0)
+    between = np.full(L - 1, 1.0 / mass)
+    W, onto = sp.diags_array([between, inside_groups, between], offsets=[-1, 0, 1]), sp.csr_array(P)
+    edges = GroupEdges(atoms, masses, sp.csr_array(onto @ W @ onto.T), onto @ inside_groups, w)
+    return TrainingGraph((Part(name, onto @ v, edges),), w)
+
+
+def sequence(lengths: Ints, lag: int, *, scaled: bool = True, may_be_empty: bool = False) -> TrainingGraph:
+    """Edges between samples `lag` apart in the same recording; v = 1, and R = Q if `scaled`, else edges of weight 1."""
+    n = int(lengths.sum())
+    if lengths.max(initial=0) <= lag and not may_be_empty:
+        raise ValueError(
+            f"SequenceGraph: no recording is longer than lag={lag} samples (longest: {lengths.max(initial=0)}), "
+            "so no two samples are neighbours"
+        )
+    first, last, loops = chain(lengths, lag, 1, mirrored=False)
+    n_pairs = int(np.maximum(lengths - lag, 0).sum())
+    edges = ChainEdges(None, n, first, last, loops, n / (2.0 * n_pairs) if scaled else 1.0)
+    w = np.ones(n)
+    return TrainingGraph((Part(f"sequence(lag={lag})", w, edges),), w)
+
+
+def window(order: Ints | None, lengths: Ints, n: int, half_width: int, *, mirrored: bool, name: str) -> TrainingGraph:
+    """Edges between samples up to `half_width` apart in an order; v = degree."""
+    first, last, loops = chain(lengths, 1, half_width, mirrored=mirrored)
+    edges = ChainEdges(order, n, first, last, loops, 1.0)
+    if edges.n_forward == 0:
+        raise ValueError(f"{name}: needs at least two samples in order, got {int(lengths.sum())}")
+    return TrainingGraph((Part(name, edges.degrees(), edges),), np.ones(n))
+
+
+def tied_window(ordered: Floats, order: Ints, n: int, half_width: int, *, mirrored: bool, name: str) -> TrainingGraph:
+    """Window over a label with ties: the mean of the window graphs over all orders of tied samples.
+
+    The weight of an edge then depends only on the two label values, so this is a graph of groups, and the order of rows
+    does not matter.
+    """
+    m = len(order)
+    starts = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    U, sizes = len(starts), np.diff(starts, append=m)
+    if U > MAX_TIED_VALUES:
+        raise ValueError(
+            f"{name}: the label has ties among {U} distinct values; windows over tied labels work for up to "
+            f"{MAX_TIED_VALUES} values: round the label, or use SerialGraph"
+        )
+    group = np.repeat(np.arange(U, dtype=np.int32), sizes)
+    pairs, own = np.zeros((U, U)), np.zeros(U)
+    for lag in range(1, min(half_width, m - 1) + 1):
+        # Positions between two cuts have the same group, and so have those that are `lag` further on.
+        cuts = np.union1d(starts, starts[starts > lag] - lag)
+        cuts = cuts[cuts < m - lag]
+        np.add.at(pairs, (group[cuts], group[cuts + lag]), np.diff(cuts, append=m - lag))
+    if mirrored:
+        for mirror in (group, group[::-1]):  # windows that reach beyond the first sample, then beyond the last
+            for p in range(min(half_width, m)):
+                partners = np.arange(min(half_width - p, m))
+                np.add.at(pairs, (mirror[p], mirror[partners[partners > p]]), 1.0)
+                own[mirror[p]] += np.sum(partners == p)
+    pairs = pairs + pairs.T
+    masses = sizes.astype(np.float64)
+    possible = np.outer(masses, masses) - np.diag(masses)
+    K = np.divide(pairs, possible, out=np.zeros_like(pairs), where=possible > 0)
+    atoms = np.full(n, -1, dtype=np.int32)
+    atoms[order] = group
+    w = np.ones(n)
+    loops = np.diag(K) - own / masses
+    edges = GroupEdges(atoms, masses, sp.csr_array(K), loops, w)
+    return TrainingGraph((Part(name, edges.atom_degrees - loops, edges),), w)
+
+
+def recording_lengths(groups: Any, n_samples: int) -> Ints:
+    """Lengths of the recordings, from the recording of each row; each must be one unbroken stretch of rows."""
+    if groups is None:
+        return np.array([n_samples])
+    groups = np.asarray(groups)
+    if groups.shape != (n_samples,):
+        raise ValueError(f"groups must have one entry per sample, got shape {groups.shape} for {n_samples} samples")
+    if n_samples == 0:
+        return np.zeros(0, dtype=np.intp)
+    starts = np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
+    names = groups[starts].tolist()
+    if len(set(names)) < len(names):
+        first = {name: i for i, name in reversed(list(enumerate(names)))}
+        again = next(i for i, name in enumerate(names) if first[name] < i)
+        raise ValueError(
+            f"groups: recording {names[again]!r} appears in two separate stretches of rows (the second begins at row "
+            f"{starts[again]}); bring the rows of each recording together, in time order"
+        )
+    return np.diff(starts, append=n_samples)
+
+
+def explicit(edges: Any, node_weights: Any, n_samples: int | None) -> TrainingGraph:
+    """A graph from a symmetric sparse matrix or an edge list, with own vertex weights; R = Q."""
+    matrix = _edge_matrix(edges, n_samples)
+    n = matrix.shape[0]
+    if n_samples is not None and n != n_samples:
+        raise ValueError(f"edges: the matrix is for {n} samples but the data have {n_samples}")
+    if not np.all(np.isfinite(matrix.data)) or np.any(matrix.data < 0):
+        raise ValueError("edges: weights must be finite and not negative")
+    if abs(matrix - matrix.T).max() > 1e-12 * abs(matrix).max():
+        raise ValueError("edges: the matrix must be symmetric; pass (edges + edges.T) / 2")
+    diagonal = matrix.diagonal()
+    upper = sp.csr_array(sp.triu(matrix, k=1))
+    upper.eliminate_zeros()
+    if upper.nnz == 0:
+        raise ValueError("edges: there is no edge between two different samples")
+    form = SparseEdges(upper, diagonal)
+    if node_weights is None:
+        v = form.degrees()
+    else:
+        v = np.asarray(node_weights, dtype=np.float64)
+        if v.shape != (n,) or not np.all(np.isfinite(v)) or np.any(v < 0) or not v.any():
+            raise ValueError(
+                f"node_weights must be {n} finite numbers, not negative and not all 0, got shape {v.shape}"
+            )
+    form = form.scaled(float(v.sum() / form.degrees().sum()))
+    return TrainingGraph((Part("edges", v, form),), np.ones(n))
+
+
+def _edge_matrix(edges: Any, n_samples: int | None) -> sp.csr_array:
+    if sp.issparse(edges):
+        if edges.shape[0] != edges.shape[1]:
+            raise ValueError(f"edges: a sparse matrix of edges must be square, got shape {edges.shape}")
+        return sp.csr_array(edges, dtype=np.float64)
+    listed = np.asarray(edges, dtype=np.float64)
+    if listed.ndim != 2 or listed.shape[1] not in (2, 3):
+        raise ValueError(
+            "edges must be a scipy sparse matrix (N, N) or a list of edges (i, j) or (i, j, weight), "
+            f"got an array of shape {listed.shape}"
+        )
+    ends = listed[:, :2]
+    if len(ends) == 0 or np.any(ends != np.floor(ends)) or ends.min() < 0:
+        raise ValueError("edges: the first two columns must be sample numbers 0, 1, 2, ...")
+    n = int(ends.max()) + 1 if n_samples is None else n_samples
+    if ends.max() >= n:
+        raise ValueError(f"edges: sample number {int(ends.max())} is out of range for {n} samples")
+    i, j = ends.astype(np.intp).T
+    weight = listed[:, 2] if listed.shape[1] == 3 else np.ones(len(listed))
+    apart = i != j
+    where = (np.r_[i, j[apart]], np.r_[j, i[apart]])
+    return sp.csr_array(sp.coo_array((np.r_[weight, weight[apart]], where), shape=(n, n)))

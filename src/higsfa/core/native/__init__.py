@@ -1,0 +1,1 @@
+"""Compiled routines: two calls, each for a whole tile."""

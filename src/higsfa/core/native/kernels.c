@@ -1,0 +1,83 @@
+/* The inner loops that numpy would need several passes over memory for: sum_tile and encode_tile, for two types of
+   numbers. fused.py calls them and checks what it hands over; nothing is checked here. The package works without them,
+   more slowly. */
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(_MSC_VER)
+#define ALWAYS_INLINE __forceinline
+#define EXPORT __declspec(dllexport)
+#else
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define EXPORT
+#endif
+
+/* One library for all processors of a kind: the loader takes the version that suits the one it finds. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__linux__) && !defined(ONE_VERSION)
+#define CLONES static __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CLONES static
+#endif
+
+/* Changes whenever the routines or their arguments do. */
+EXPORT int64_t higsfa_kernels_version(void) { return 3; }
+
+enum { ROWS, BYTES, SAMPLES }; /* kinds of sources */
+enum { SIDE = 16 };            /* of the squares that samples are turned into rows by */
+enum { MAX_CHUNK = 2048 };
+enum { SEVERAL = 256 };         /* samples whose factors are kept at hand */
+
+enum { COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT, NORMALIZE };
+
+/* log2(m) = 2/ln 2 (s + s^3/3 + s^5/5 + ...) with s = (m - 1)/(m + 1), and 2^f by its Taylor series, |f| <= 1/2. */
+
+static const float LOG2_F32[] = {
+    2.885390082f, 0.9617966939f, 0.5770780164f, 0.4121985831f, 0.320598898f};
+static const float EXP2_F32[] = {
+    1.0f, 0.6931471806f, 0.240226507f, 0.05550410866f, 0.009618129108f, 0.001333355815f, 0.0001540353039f};
+static const double LOG2_F64[] = {
+    2.8853900817779268, 0.96179669392597555, 0.57707801635558531, 0.41219858311113239, 0.3205988979753252,
+    0.26230818925253879, 0.22195308321368667, 0.19235933878519512, 0.16972882833987804, 0.15186263588304877,
+    0.13739952770371081, 0.12545174268599682};
+static const double EXP2_F64[] = {
+    1, 0.69314718055994529, 0.24022650695910072, 0.055504108664821583, 0.0096181291076284769, 0.0013333558146428443,
+    0.00015403530393381609, 1.5252733804059841e-05, 1.321548679014431e-06, 1.01780860092397e-07,
+    7.0549116208011234e-09, 4.4455382718708116e-10, 2.5678435993488206e-11, 1.3691488853904128e-12};
+
+#define REAL float
+#define UBITS uint32_t
+#define IBITS int32_t
+#define NAME(name) name##_f32
+#define LOG2 LOG2_F32
+#define EXP2 EXP2_F32
+#define SQRT_HALF 0x3f3504f3u
+#define MANTISSA 23
+#define ROUNDER 12582912.0f
+#define SMALLEST 1.17549435e-38f
+#define LARGEST 3.40282347e+38f
+#include "kernels.h"
+#undef REAL
+#undef UBITS
+#undef IBITS
+#undef NAME
+#undef LOG2
+#undef EXP2
+#undef SQRT_HALF
+#undef MANTISSA
+#undef ROUNDER
+#undef SMALLEST
+#undef LARGEST
+
+#define REAL double
+#define UBITS uint64_t
+#define IBITS int64_t
+#define NAME(name) name##_f64
+#define LOG2 LOG2_F64
+#define EXP2 EXP2_F64
+#define SQRT_HALF 0x3fe6a09e667f3bcdu
+#define MANTISSA 52
+#define ROUNDER 6755399441055744.0
+#define SMALLEST 2.2250738585072014e-308
+#define LARGEST 1.7976931348623157e+308
+#include "kernels.h"

@@ -1,0 +1,110 @@
+"""From sums to the covariances of the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from higsfa.core.blas import mirror
+from higsfa.core.linalg import lower_blocks
+from higsfa.core.sums.plan import Plan
+from higsfa.core.sums.sums import Sums
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighting:
+    """How channels and group sums become the weightings of one graph: what a plan adds to the sums.
+
+    Attributes
+    ----------
+    mix : (3, K) vertex, edge and plain weights as combinations of channels.
+    couplings : couplings K of the group parts.
+    edge_weight : R.
+    """
+
+    mix: Floats
+    couplings: tuple[sp.csr_array, ...]
+    edge_weight: float
+
+    @classmethod
+    def of(cls, plan: Plan) -> Weighting:
+        return cls(plan.mix, plan.couplings, plan.edge_weight)
+
+
+@dataclass(frozen=True, eq=False)
+class Covariances:
+    r"""What a node is solved from.
+
+    Attributes
+    ----------
+    mean, C : weighted mean :math:`\bar z`, relative to the shift, and weighted covariance, with vertex weights; of this
+        only the lower triangle counts.
+    C_dot : edge covariance :math:`\dot C`, likewise.
+    plain_mean, plain : mean and covariance with sample weights.
+    noise : (T,) variances below this are rounding.
+    precision : machine epsilon of the products.
+    """
+
+    mean: Floats
+    C: Floats
+    C_dot: Floats
+    plain_mean: Floats
+    plain: Floats
+    noise: Floats
+    precision: float
+
+
+def group_products(sums: Sums, weighting: Weighting) -> Floats:
+    """The sum of gamma z z'^T over all pairs of groups: S^T K S, added up over the group parts."""
+    S, coupled = _group_factors(sums, weighting)
+    return S.T @ coupled
+
+
+def _group_factors(sums: Sums, weighting: Weighting) -> tuple[Floats, Floats]:
+    """S and K S, for all group parts one below the other."""
+    coupled, offset = [np.zeros((0, sums.n_variables))], sums.n_channels
+    for couplings in weighting.couplings:
+        n_atoms = couplings.shape[0]
+        coupled.append(couplings @ sums.first[offset : offset + n_atoms])
+        offset += n_atoms
+    return sums.first[sums.n_channels : offset], np.concatenate(coupled)
+
+
+def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: float) -> Covariances:
+    """Turn sums of z - shift into covariances."""
+    K, T, R = sums.n_channels, sums.n_variables, weighting.edge_weight
+    totals = weighting.mix @ sums.weights[:K]
+    first = weighting.mix @ sums.first[:K]
+    mean, plain_mean = first[0] / totals[0], first[2] / totals[2]
+    vertex, edge, plain_mix = weighting.mix / np.array([[totals[0]], [R / 2.0], [totals[2]]])
+    S, coupled = _group_factors(sums, weighting)
+    coupled *= 2.0 / R
+    C, C_dot, plain = (np.zeros((T, T)) for _ in range(3))
+    for rows, columns in lower_blocks(T):
+        second = sums.second[:, rows, columns]
+        np.subtract(_mixed(vertex, second), np.outer(mean[rows], mean[columns]), out=C[rows, columns])
+        np.subtract(_mixed(edge, second), S[:, rows].T @ coupled[:, columns], out=C_dot[rows, columns])
+        np.subtract(
+            _mixed(plain_mix, second), np.outer(plain_mean[rows], plain_mean[columns]), out=plain[rows, columns]
+        )
+        if sums.edges is not None:
+            C_dot[rows, columns] += sums.edges[rows, columns] / R
+    mirror(plain)
+    # A column like 1e6 + rounding is constant; so is one whose variance drowns in the subtraction of the mean.
+    squares = plain_mix @ np.einsum("kii->ki", sums.second)
+    noise = (8 * precision * np.abs(shift)) ** 2 + 64 * precision * np.abs(squares)
+    return Covariances(mean, C, C_dot, plain_mean, plain, noise, precision)
+
+
+def _mixed(factors: Floats, channels: Floats) -> Floats:
+    """The sum of the channels, each times its factor."""
+    used = np.flatnonzero(factors)
+    total = channels[used[0]] * factors[used[0]] if len(used) else np.zeros(channels.shape[1:])
+    for k in used[1:]:
+        total += channels[k] * factors[k]
+    return np.asarray(total)

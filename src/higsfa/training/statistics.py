@@ -1,0 +1,256 @@
+"""Statistics of one node as users hold them: sums, and how they become a graph's covariances.
+
+Statistics of parts of the data add up (``a + b``), so that parts can be gathered in different places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from higsfa.core.graph.build import NotEnoughData, class_rates
+from higsfa.core.graph.edges import ChainEdges
+from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.graph.labels import check_one_kind
+from higsfa.core.node.node import Frontend, Node
+from higsfa.core.node.solve import NodeOptions, solve_node
+from higsfa.core.sums.covariances import Covariances, Weighting, covariances
+from higsfa.core.sums.plan import Plan, class_plan, make_plan, sequence_plan, unit_of
+from higsfa.core.sums.sums import Sums, merge, shifted, zero
+from higsfa.training.gather import Reader, gather, guarded
+
+Floats = NDArray[np.float64]
+
+MAX_CLASS_CHANNELS = 32
+"""Up to so many classes, sums are kept class by class, so that fits on parts of the data can be added."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The graph that statistics were gathered for: a sum of recipes.
+
+    Attributes
+    ----------
+    terms : for each recipe its factor, its name with all parameters but the label, and the name of the label (None for
+        the only label there is, or for none).
+    """
+
+    terms: tuple[tuple[float, str, Any], ...]
+
+    @classmethod
+    def of(cls, recipe: str, label: Any = None) -> Origin:
+        """A single recipe."""
+        return cls(((1.0, recipe, label),))
+
+    def fits(self, other: Origin) -> bool:
+        """Whether both are the same graph, as far as labels have names."""
+        return len(self.terms) == len(other.terms) and all(
+            (factor, recipe) == (own_factor, own_recipe) and (label is None or own is None or label == own)
+            for (factor, recipe, label), (own_factor, own_recipe, own) in zip(self.terms, other.terms, strict=True)
+        )
+
+    def __str__(self) -> str:
+        return " + ".join(
+            ("" if factor == 1.0 else f"{factor:g} * ") + recipe + ("" if label is None else f" of label {label!r}")
+            for factor, recipe, label in self.terms
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Sums over samples, and the way from sums to covariances.
+
+    Attributes
+    ----------
+    sums, shift : sums of t - shift.
+    frontend : the expansion and centre that made t.
+    precision : relative rounding of data and products.
+    origin : the graph.
+    """
+
+    sums: Sums
+    shift: Floats
+    frontend: Frontend
+    precision: float
+    origin: Origin
+
+    def weighting(self) -> Weighting:
+        """How channels and group sums become weightings."""
+        raise TypeError(f"{type(self).__name__} has no weighting")
+
+    def covariances(self) -> Covariances:
+        return covariances(self.sums, self.weighting(), self.shift, self.precision)
+
+    def n_vanished(self) -> int:
+        """Number of variables that are not 0, but so small that their squares are."""
+        sums = self.sums
+        first = np.abs(sums.first[: sums.n_channels]).max(axis=0)
+        is_there = first > 8 * self.precision * np.abs(self.shift) * sums.weights[: sums.n_channels].sum()
+        return int(np.count_nonzero(is_there & (np.einsum("kii->i", sums.second) == 0)))
+
+    def solve(self, options: NodeOptions, *, clip_range: bool = True) -> Node:
+        """Train the node."""
+        frontend = self.frontend
+        if clip_range and not frontend.expansion.is_linear:
+            frontend = guarded(frontend, self.sums, self.precision)
+        return solve_node(self.covariances(), frontend, self.shift, options)
+
+    def __add__(self, other: object) -> Any:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        if not self.origin.fits(other.origin):
+            raise _different(self, other)
+        _check_same_inputs(self.frontend, other.frontend)
+        first, second = self._aligned(other)
+        moved = shifted(second.sums, second.shift - first.shift)
+        precision = max(first.precision, second.precision)
+        origin = first.origin if first.origin.terms[0][2] is not None else second.origin
+        return replace(first, sums=merge(first.sums.copy(), moved), precision=precision, origin=origin)
+
+    def __radd__(self, other: object) -> Any:
+        if isinstance(other, Statistics):
+            raise _different(other, self)
+        return NotImplemented
+
+    def __str__(self) -> str:
+        return f"statistics for {self.origin}"
+
+    def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
+        """Both with the same channels."""
+        return self, other
+
+
+def _different(a: Statistics, b: Statistics) -> ValueError:
+    return ValueError(f"statistics of different graphs cannot be added: {a} and {b}")
+
+
+def _check_same_inputs(a: Frontend, b: Frontend) -> None:
+    """Raise if the variables of two parts are not the same functions of the input."""
+    if a.n_inputs != b.n_inputs:
+        what = f"{a.n_inputs} and {b.n_inputs} inputs"
+    elif a.expansion != b.expansion:
+        what = f"expansions '{a.expansion}' and '{b.expansion}'"
+    elif not np.array_equal(a.center, b.center):
+        far = int(np.argmax(np.abs(a.center - b.center)))
+        what = (
+            f"different centres (input {far}: {a.center[far]:g} and {b.center[far]:g}); "
+            "give all parts the same center= before they are fitted"
+        )
+    else:
+        return
+    raise ValueError(f"statistics of different variables cannot be added: they have {what}")
+
+
+@dataclass(frozen=True, eq=False)
+class GraphStatistics(Statistics):
+    """Statistics for a graph that was built from all labels at once; those of two graphs are not those of a third."""
+
+    known: Weighting
+
+    def weighting(self) -> Weighting:
+        return self.known
+
+    def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
+        raise ValueError(
+            f"{self} cannot be added: this graph is built from all samples at once. Statistics of parts add for time "
+            f"series (SFA, ISFA) and for classes of one label (ClusteredGraph), up to {MAX_CLASS_CHANNELS} of them"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceStatistics(Statistics):
+    """Statistics of recordings; adding two adds recordings, without a transition between them."""
+
+    def weighting(self) -> Weighting:
+        if self.sums.edge_weight == 0:
+            raise NotEnoughData("no two samples are neighbours in time: fit on more samples, or with a smaller lag")
+        return Weighting(np.array([[1.0], [0.0], [1.0]]), (), self.sums.edge_weight)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassStatistics(Statistics):
+    """Statistics class by class: enough for a clustered graph once all samples have been seen."""
+
+    classes: tuple[Any, ...]
+    self_loops: bool
+
+    def weighting(self) -> Weighting:
+        """Edges 1/(N_s - 1) without self pairs, or 1/N_s with them; v = 1 for samples with partners."""
+        masses = self.sums.weights[1 : self.sums.n_channels]
+        kept, rates = class_rates(masses, self_loops=self.self_loops, name="clustered")
+        edges = np.zeros(self.sums.n_channels)
+        edges[1:][kept] = rates
+        mix = np.ones((3, self.sums.n_channels))
+        mix[0] = edges > 0
+        mix[1] = self.sums.weights * edges
+        return Weighting(mix, (sp.csr_array(sp.diags_array(edges)),), float(masses[kept].sum()))
+
+    def covariances(self) -> Covariances:
+        sums = self.sums
+        doubled = replace(
+            sums, weights=np.concatenate([sums.weights] * 2), first=np.concatenate([sums.first] * 2)
+        )  # channels are classes, so their weighted sums are the group sums too
+        return covariances(doubled, self.weighting(), self.shift, self.precision)
+
+    def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
+        check_one_kind(self.classes + other.classes)
+        classes = self.classes + tuple(c for c in other.classes if c not in set(self.classes))
+        return self.with_classes(classes), other.with_classes(classes)
+
+    def with_classes(self, classes: tuple[Any, ...]) -> ClassStatistics:
+        """The same sums, with channels for these classes in this order."""
+        at = np.array([0] + [1 + classes.index(c) for c in self.classes])
+        old = self.sums
+        sums = zero(len(old.low), old.n_variables, len(classes) + 1, 0, has_edges=False)
+        sums.weights[at], sums.first[at], sums.second[at] = old.weights, old.first, old.second
+        sums = replace(sums, low=old.low.copy(), high=old.high.copy())
+        return replace(self, sums=sums, classes=classes)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is fixed before gathering: the frontend, the type of the products, and the relative rounding of the data."""
+
+    frontend: Frontend
+    dtype: np.dtype[Any]
+    rounding: float
+
+    def run(self, read: Reader, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
+        sums, shift = gather(read, plan, self.frontend, self.dtype)
+        return sums, shift, self.frontend, max(float(np.finfo(self.dtype).eps), self.rounding)
+
+
+def gather_graph(read: Reader, graph: TrainingGraph, setting: Setting, origin: Origin) -> Statistics:
+    """Statistics of all samples of a graph."""
+    plan = make_plan(graph)
+    return GraphStatistics(*setting.run(read, plan), origin, Weighting.of(plan))
+
+
+def gather_sequence(
+    read: Reader, graph: TrainingGraph, setting: Setting, origin: Origin, n_before: int = 0
+) -> SequenceStatistics:
+    """Statistics of recordings; of the first `n_before` samples only the edges that start there are counted."""
+    assert all(isinstance(part.edges, ChainEdges) for part in graph.parts)
+    return SequenceStatistics(*setting.run(read, sequence_plan(n_before, graph)), origin)
+
+
+def gather_classes(
+    read: Reader,
+    codes: NDArray[np.intp],
+    classes: tuple[Any, ...],
+    w: Floats,
+    setting: Setting,
+    origin: Origin,
+    *,
+    self_loops: bool,
+) -> ClassStatistics:
+    """Statistics class by class; code -1 is a sample without a class."""
+    unit = unit_of(w)
+    sums, shift, frontend, precision = setting.run(read, class_plan(codes, len(classes), w / unit))
+    for array in (sums.weights, sums.first, sums.second):
+        array *= unit
+    return ClassStatistics(sums, shift, frontend, precision, origin, classes, self_loops)

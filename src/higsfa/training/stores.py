@@ -1,0 +1,196 @@
+"""Where features wait for the next pass: in memory, or in a file that vanishes with the fit.
+
+A shelf holds one block (nodes, width, samples) for each tile. What is read from it again are the fields of single
+nodes, so a file is read in a few long stretches.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from higsfa.core.node.raw import Raw, Rows
+
+Block = NDArray[Any]
+"""Features of all nodes of a layer for the samples of a tile: (nodes, width, n)."""
+
+DISK_SHARE = 0.8
+"""Of the free space of a folder, how much may be used."""
+REMEDIES = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some of your space",
+    errno.EFBIG: "lift the limit on the size of files (ulimit -f)",
+}
+
+
+def field_of(block: Block, index: NDArray[np.intp]) -> Raw:
+    """Raw input (children * width, n) of the node whose field is `index`."""
+    nodes, width, n = block.shape
+    rows = (index[:, None] * width + np.arange(width)).ravel()
+    return Rows(block.reshape(nodes * width, n), rows)
+
+
+class Shelf(ABC):
+    """Blocks of features, one a tile.
+
+    Parameters
+    ----------
+    nodes, width : of every block.
+    samples : number of samples of each tile.
+    """
+
+    def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any]) -> None:
+        self.nodes, self.width, self.samples, self.dtype = nodes, width, samples, dtype
+        self.complete = False
+
+    def filled(self) -> None:
+        """Say that all blocks have been written."""
+        self.complete = True
+
+    @abstractmethod
+    def reserve(self) -> None:
+        """Make room for all blocks; to be called before the first is written."""
+
+    @abstractmethod
+    def write(self, t: int, first: int, part: Block) -> None:
+        """Write the features of some nodes, from number `first` on, for a tile."""
+
+    @abstractmethod
+    def tile(self, t: int) -> Block: ...
+
+    @abstractmethod
+    def field(self, t: int, index: NDArray[np.intp]) -> Raw:
+        """Raw input of the node whose field is `index`."""
+
+
+class MemoryShelf(Shelf):
+    """Blocks in memory."""
+
+    def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any]) -> None:
+        super().__init__(nodes, width, samples, dtype)
+        self._blocks: list[Block] = []
+
+    def reserve(self) -> None:
+        self._blocks = [np.empty((self.nodes, self.width, n), self.dtype) for n in self.samples]
+
+    def write(self, t: int, first: int, part: Block) -> None:
+        # Always a copy: the caller may use its array again for the next tile.
+        self._blocks[t][first : first + len(part)] = part
+
+    def tile(self, t: int) -> Block:
+        return self._blocks[t]
+
+    def field(self, t: int, index: NDArray[np.intp]) -> Raw:
+        return field_of(self._blocks[t], index)
+
+
+class FileShelf(Shelf):
+    """Blocks in a nameless file, which the system removes when the shelf is gone, whatever happens."""
+
+    def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any], folder: Path) -> None:
+        super().__init__(nodes, width, samples, dtype)
+        self.folder = folder
+        with self._explained():
+            self._file = tempfile.TemporaryFile(dir=folder, prefix="higsfa-", buffering=0)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        sizes = np.array(samples, dtype=np.int64) * (width * dtype.itemsize)
+        self._stride = sizes  # bytes of a node in each tile
+        self._start = np.concatenate([[0], np.cumsum(sizes * nodes)])
+
+    def reserve(self) -> None:
+        pass  # a file grows by itself
+
+    def write(self, t: int, first: int, part: Block) -> None:
+        data = np.ascontiguousarray(part, dtype=self.dtype).data.cast("B")
+        at = self._place(t, first)
+        with self._explained():
+            while len(data):
+                done = os.pwrite(self._file.fileno(), data, at)
+                data, at = data[done:], at + done
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say what the file is for, and what to do, whatever keeps the system from taking it."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"spill: features that do not fit in memory are kept in {self.folder}, which cannot take them "
+                f"({error.strerror}); {REMEDIES.get(error.errno or 0, 'repair it')}, name another folder by spill=, "
+                "or set spill=False to compute them again in every pass",
+            ) from error
+
+    def tile(self, t: int) -> Block:
+        return self._read(t, 0, self.nodes)
+
+    def field(self, t: int, index: NDArray[np.intp]) -> Raw:
+        out = np.empty((len(index), self.width, self.samples[t]), self.dtype)
+        ends = np.flatnonzero(np.diff(index, append=-1) != 1) + 1
+        start = 0
+        for end in ends.tolist():  # stretches of neighbouring nodes
+            self._read_into(out[start:end], t, int(index[start]))
+            start = end
+        return Rows(out.reshape(len(index) * self.width, -1))
+
+    def _place(self, t: int, first: int) -> int:
+        return int(self._start[t] + first * self._stride[t])
+
+    def _read(self, t: int, first: int, nodes: int) -> Block:
+        out = np.empty((nodes, self.width, self.samples[t]), self.dtype)
+        self._read_into(out, t, first)
+        return out
+
+    def _read_into(self, out: Block, t: int, first: int) -> None:
+        data, at = out.data.cast("B"), self._place(t, first)
+        while len(data):
+            done = os.preadv(self._file.fileno(), [data], at)
+            if done == 0:
+                raise OSError(f"features kept in {self.folder} have vanished")
+            data, at = data[done:], at + done
+
+
+def spill_folder(spill: Any) -> Path | None:
+    """The folder for features that do not fit in memory; None if they shall not be written anywhere.
+
+    With None as the wish, the folder for temporary files, unless that lies in memory itself.
+    """
+    if spill is False or not hasattr(os, "preadv"):
+        return None
+    if spill is None or spill is True:
+        folder = Path(tempfile.gettempdir())
+        return None if spill is None and _lies_in_memory(folder) else folder
+    folder = Path(spill)
+    if not folder.is_dir():
+        raise ValueError(f"spill={os.fspath(spill)!r} is not a folder: make it, or leave spill to its default")
+    return folder
+
+
+def free_bytes(folder: Path | None) -> int:
+    """What may be written to the folder."""
+    return 0 if folder is None else int(DISK_SHARE * shutil.disk_usage(folder).free)
+
+
+def _lies_in_memory(folder: Path) -> bool:
+    """Whether the folder is on a file system that is kept in memory; False where that cannot be found out."""
+    try:
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    mounts = {fields[1]: fields[2] for fields in (line.split() for line in lines) if len(fields) > 2}
+    here = folder.resolve()
+    for place in (here, *here.parents):
+        if str(place) in mounts:
+            return mounts[str(place)] in ("tmpfs", "ramfs")
+    return False

@@ -1,0 +1,420 @@
+"""The compiled routines against numpy and against loops: every combination of what they are given.
+
+Raw numbers are small integers and centers are quarters, so that all types of numbers hold them exactly and one
+reference, written out here in double precision from the formulas, serves all types and orders of memory.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations_with_replacement, count, pairwise, product
+
+import numpy as np
+import pytest
+
+from higsfa.core.expansion.expansion import parse_expansion
+from higsfa.core.native import library as kernels
+from higsfa.core.native import scratch as room
+from higsfa.core.native import tile as fused
+from higsfa.core.node.node import Frontend, Node, Projection
+from higsfa.core.node.raw import Rows, Samples
+from higsfa.core.sums.plan import Tile, _Parts
+from higsfa.core.sums.sums import Accumulator, zero
+from higsfa.training.gather import add_tile
+from layouts import LAYOUTS, laid_out
+
+pytestmark = pytest.mark.skipif(not kernels.compiled(), reason="higsfa was installed without a C compiler")
+
+N, RAW, CHILDREN, CHUNK = 75, 18, 2, 32
+PRODUCTS = [np.dtype(np.float32), np.dtype(np.float64)]
+NUMBERS = [np.dtype(np.uint8), *PRODUCTS]
+CONTAINERS = ["rows", "some rows", "samples"]
+EXPANSIONS = [
+    "identity",
+    "identity[:2]",
+    "power0.8 | signed_power0.6[1:3]",
+    "max2 | max2[:3]",
+    "quadratic[:2] | identity",
+    "normalized_quadratic[:2] | max2",
+]
+WEIGHTINGS = ["constant", "groups", "samples", "cells"]
+SOMETIMES = 17  # numpy needs no full product of its own: one case in so many
+
+
+@pytest.fixture(autouse=True)
+def small_chunks_in_fresh_memory(monkeypatch):
+    """Several chunks in a tile, so that parts and runs are cut; and scratch memory whose content would be noticed."""
+    monkeypatch.setattr(room, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(room, "MIN_CHUNK", CHUNK)
+    monkeypatch.setattr(fused, "empty", lambda shape, kind: np.full(shape, np.nan, kind))
+    room.chunk_columns.cache_clear()
+    assert room.chunk_columns(RAW, 4) == CHUNK
+    yield
+    room.chunk_columns.cache_clear()
+
+
+# ---- raw input: the same numbers in every order of memory, surrounded by others
+
+
+def numbers():
+    """(RAW, N) raw input."""
+    return np.random.default_rng(0).integers(1, 200, (RAW, N)).astype(float)
+
+
+def contained(x, container, layout, kind):
+    """Raw input whose values are x, (variables, samples)."""
+    rng = np.random.default_rng(1)
+    if container == "rows":
+        return Rows(laid_out(x, layout, kind))
+    which = rng.permutation(2 * max(x.shape))
+    if container == "some rows":
+        which = which[: len(x)]
+        source = rng.integers(0, 255, (2 * max(x.shape), x.shape[1]))
+        source[which] = x
+        return Rows(laid_out(source, layout, kind), which)
+    which = which[: x.shape[1]]
+    source = rng.integers(0, 255, (2 * max(x.shape), len(x)))
+    source[which] = x.T
+    return Samples(laid_out(source, layout, kind), which)
+
+
+def is_for_compiled(container, raw, kind):
+    """Whether compiled routines are to read this, whatever its layout; numpy reads everything."""
+    return raw == kind or (raw == np.uint8 and container != "samples")
+
+
+# ---- from raw input to variables, written out
+
+
+def frontend_of(text, *, centered, projected, clipped):
+    rng = np.random.default_rng(2)
+    n_inputs = 8 if projected else RAW
+    projection = Projection(rng.integers(-2, 3, (n_inputs, RAW)) / 4, rng.integers(90, 110, RAW) / 1.0)
+    return Frontend(
+        expansion=parse_expansion(text),
+        children=CHILDREN,
+        n_inputs=n_inputs,
+        center=rng.integers(300, 500, n_inputs) / 4 if centered else np.zeros(n_inputs),
+        low=-rng.integers(10, 70, n_inputs) / 1.0 if clipped else None,
+        high=rng.integers(10, 70, n_inputs) / 1.0 if clipped else None,
+        projection=projection if projected else None,
+    )
+
+
+def inputs_by_hand(x, frontend, *, clipped):
+    if frontend.projection is not None:
+        x = frontend.projection.matrix @ (x - frontend.projection.mean[:, None])
+    x = x - frontend.center[:, None]
+    return np.clip(x, frontend.low[:, None], frontend.high[:, None]) if clipped else x
+
+
+def expanded_by_hand(x, text):
+    """The rows of the table in expansions.py, one term after the other."""
+    children = np.split(x, CHILDREN)
+    of_first_two = [row for child in children for row in child[:2]]
+    pairs = [a * b for a, b in combinations_with_replacement(of_first_two, 2)]
+    norm = 1 + sum(row**2 for row in of_first_two)
+    rows = {
+        "identity": list(x),
+        "identity[:2]": of_first_two,
+        "power0.8": list(np.abs(x) ** 0.8),
+        "signed_power0.6[1:3]": [np.sign(r) * np.abs(r) ** 0.6 for child in children for r in child[1:3]],
+        "max2": [np.maximum(a, b) for a, b in pairwise(x)],
+        "max2[:3]": [np.maximum(a, b) for child in children for a, b in pairwise(child[:3])],
+        "quadratic[:2]": pairs,
+        "normalized_quadratic[:2]": [row / norm for row in pairs],
+    }
+    return np.array([row for term in text.split(" | ") for row in rows[term]])
+
+
+def variables_by_hand(x, text):
+    """The expansion, and below it the inputs that it does not contain."""
+    width = len(x) // CHILDREN
+    missing = list(range(len(x)))
+    if text in ("identity", "quadratic[:2] | identity"):
+        missing = []
+    if text == "identity[:2]":
+        missing = [i for i in missing if i % width >= 2]
+    return np.vstack([expanded_by_hand(x, text), x[missing]])
+
+
+# ---- weights: (channels, samples), the group of each sample, and where a tile and its parts end
+
+
+@cache
+def weighting(name):
+    rng = np.random.default_rng(3)
+    groups = np.repeat([0, 1, 2, 0, 1, -1, 2], [3, 29, 1, 20, 7, 5, 10])
+    if name == "constant":
+        return np.full((1, N), 1.5), np.zeros(N, dtype=int), [(0, N)], [N]
+    if name == "groups":
+        return np.repeat([[0.5], [2.0], [0.0]], N, axis=1), groups, [(0, N)], [40, N]
+    if name == "samples":
+        return rng.integers(1, 9, (2, N)) / 4.0, groups, [(0, N)], [N]
+    # Weights fall, stay for one channel, grow, and differ in the end; borders on those of chunks, and beside them.
+    cells = [(0, 31), (31, 32), (32, 45), (45, 64), (64, N)]
+    W = np.repeat([[4.0, 3.0, 3.0, 9.0], [4.0, 4.0, 2.0, 1.0]], [31, 1, 13, 19], axis=1)
+    return np.hstack([W, rng.integers(1, 9, (2, N - 64)) / 4.0]), groups, cells, [50, N]
+
+
+def tiles_of(name):
+    """Tiles with the weights of a weighting, cut as the weighting says; runs are samples with all things equal."""
+    W, groups, cells, ends = weighting(name)
+    make_part, K, n_atoms, begin = _Parts(), len(W), int(groups.max()) + 1, 0
+    for end in ends:
+        parts = []
+        for a, b in cells:
+            a, b = max(a, begin), min(b, end)
+            if a < b:
+                equal = np.all(W[:, a:b] == W[:, a : a + 1])
+                parts.append(make_part(a - begin, b - begin, W[:, a] if equal else W[:, a:b]))
+        change = np.any(np.diff(W[:, begin:end]), axis=0) | (np.diff(groups[begin:end]) != 0)
+        starts = np.flatnonzero(np.append(True, change))
+        selector = np.zeros((K + n_atoms, len(starts)))
+        selector[:K] = W[:, begin + starts]
+        for run, group in enumerate(groups[begin + starts]):
+            if group >= 0:
+                selector[K + group, run] = 1.0
+        lengths = np.diff(np.append(starts, end - begin)).astype(float)
+        yield Tile(np.arange(begin, end), end - begin, tuple(parts), starts, lengths, selector)
+        begin = end
+
+
+@cache
+def cached_tiles(name):
+    return tuple(tiles_of(name))
+
+
+class Expected:
+    """Weights, first and second moments of each channel, and sums over groups; sample by sample."""
+
+    def __init__(self, Z, x, name, *, ranges):
+        W, groups, _, _ = weighting(name)
+        members = np.array([groups == group for group in range(groups.max() + 1)], dtype=float)
+        both = np.vstack([W, members])
+        self.weights, self.first = both.sum(axis=1), np.einsum("kn,in->ki", both, Z)
+        self.second = np.tril(np.einsum("kn,in,jn->kij", W, Z, Z))
+        size = np.sqrt(np.einsum("kii->ki", self.second))
+        self.size = size[:, :, None] * size[:, None]
+        self.ranges = (x.min(axis=1), x.max(axis=1)) if ranges else (np.full(len(x), np.inf), np.full(len(x), -np.inf))
+        self.largest = np.abs(x).max() if ranges else 0.0
+
+    def check(self, sums, kind):
+        tolerance = 60 * float(np.finfo(kind).eps)
+        assert np.array_equal(sums.weights, self.weights)
+        assert np.abs(sums.first - self.first).max() <= tolerance * (1 + np.abs(self.first).max())
+        assert np.all(np.abs(np.tril(sums.second) - self.second) <= tolerance * self.size)
+        for found, expected in zip((sums.low, sums.high), self.ranges, strict=True):
+            margin = tolerance * self.largest
+            assert np.all((expected - margin <= found) & (found <= expected + margin))
+
+
+@cache
+def sources(container, layout, raw_kind, name):
+    """Raw input of the tiles of a weighting."""
+    x = numbers()
+    return [contained(x[:, tile.rows], container, layout, raw_kind) for tile in cached_tiles(name)]
+
+
+def empty_sums(frontend, name, kind):
+    W, groups, _, _ = weighting(name)
+    sums = zero(frontend.n_inputs, frontend.n_variables, len(W), int(groups.max()) + 1, has_edges=False)
+    return Accumulator(sums, kind)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The compiled routines that were called."""
+    found, find = [], fused.find_routine
+    monkeypatch.setattr(fused, "find_routine", lambda *key: found.append(key) or find(*key))
+    return found
+
+
+@pytest.mark.parametrize("name", WEIGHTINGS)
+@pytest.mark.parametrize("text", EXPANSIONS)
+def test_sums_in_every_combination_equal_those_of_loops(text, name, calls):
+    x, case = numbers(), count()
+    tiles = cached_tiles(name)
+    for centered, projected, clipped, shifted in product([False, True], repeat=4):
+        frontend = frontend_of(text, centered=centered, projected=projected, clipped=clipped)
+        T = frontend.n_variables
+        shift = np.where(np.arange(T) % 3 == 1, 2.25 + np.arange(T), 0.0) if shifted else np.zeros(T)
+        inputs = inputs_by_hand(x, frontend, clipped=False)
+        Z = variables_by_hand(inputs, text) - shift[:, None]
+        expected = Expected(Z, inputs, name, ranges=not text.startswith("identity"))
+        for kind in PRODUCTS:
+            front = frontend.front(kind, shift=shift)
+            for way, container, layout, raw in product([front, None], CONTAINERS, LAYOUTS, NUMBERS):
+                by_numpy = way is None or not is_for_compiled(container, raw, kind)
+                if by_numpy and next(case) % SOMETIMES:
+                    continue
+                sums = empty_sums(frontend, name, kind)
+                calls.clear()
+                for tile, source in zip(tiles, sources(container, layout, raw, name), strict=True):
+                    add_tile(sums, source, tile, frontend, shift, way)
+                assert calls == ([] if by_numpy else [("sum_tile", kind)] * len(tiles))
+                expected.check(sums.close(), kind)
+
+
+# ---- features
+
+
+def node_of(frontend, n_slow, n_rest):
+    rng, I = np.random.default_rng(4), frontend.n_inputs
+    F, f = rng.standard_normal((n_slow, frontend.n_expanded)), 50 * rng.standard_normal(n_slow)
+    G, H, k = rng.standard_normal((n_rest, I)), rng.standard_normal((n_rest, n_slow)), 50 * rng.standard_normal(n_rest)
+    nothing = np.zeros(0)
+    return Node(frontend, F, f, G, H, k, np.zeros((I, n_slow + n_rest)), np.zeros(I), nothing, 0, nothing)
+
+
+def features_by_hand(node, x, text):
+    """y' = F z + f and h = G x' + H y' + k, and two rows of zeros."""
+    slow = node.slow @ expanded_by_hand(x, text) + node.slow_offset[:, None]
+    rest = node.rest_inputs @ x + node.rest_slow @ slow + node.rest_offset[:, None]
+    return np.vstack([slow, rest, np.zeros((2, x.shape[1]))])
+
+
+def feature_arrays(shape, kind):
+    """Where features may be written to, and whether compiled routines can."""
+    yield np.full(shape, np.nan, kind), True
+    yield np.full((shape[0] + 1, shape[1] + 3), np.nan, kind)[1:, 2:-1], True
+    yield np.full(shape, np.nan, kind, order="F"), False
+    yield np.full(shape, np.nan, kind)[::-1], False
+
+
+@pytest.mark.parametrize("sizes", [(3, 2), (0, 4), (4, 0)])
+@pytest.mark.parametrize("text", EXPANSIONS)
+def test_features_in_every_combination_equal_the_formula(text, sizes, calls):
+    x, case = numbers(), count()
+    everything = [contained(x, *way) for way in product(CONTAINERS, LAYOUTS, NUMBERS)]
+    for centered, projected, clipped in product([False, True], repeat=3):
+        frontend = frontend_of(text, centered=centered, projected=projected, clipped=clipped)
+        node = node_of(frontend, *sizes)
+        expected = features_by_hand(node, inputs_by_hand(x, frontend, clipped=clipped), text)
+        for kind in PRODUCTS:
+            tolerance = 60 * float(np.finfo(kind).eps) * np.abs(expected).max()
+            for (container, _, raw), source in zip(product(CONTAINERS, LAYOUTS, NUMBERS), everything, strict=True):
+                for Y, writable in feature_arrays(expected.shape, kind):
+                    by_numpy = not (writable and is_for_compiled(container, raw, kind))
+                    if by_numpy and next(case) % SOMETIMES:
+                        continue
+                    calls.clear()
+                    assert node.encode(source, Y) is Y
+                    assert [key for key in calls if key[0] == "encode_tile"] == [("encode_tile", kind)] * (not by_numpy)
+                    assert np.abs(Y - expected).max() <= tolerance
+
+
+# ---- the rows of an expansion, one number after the other
+
+
+def expanded_by_compiled(x, text, kind, children=CHILDREN):
+    """z of every sample: the sums over runs of one sample each."""
+    frontend = Frontend(parse_expansion(text), children, len(x), np.zeros(len(x)))
+    n = x.shape[1]
+    W = np.ones((1, n))
+    tile = Tile(np.arange(n), n, (_Parts()(0, n, W[:, 0]),), np.arange(n), np.ones(n), W)
+    front, T = frontend.front(kind, shift=np.zeros(frontend.n_variables)), frontend.n_variables
+    product, limits = np.zeros((T, T), kind), (np.full(len(x), np.inf, kind), np.full(len(x), -np.inf, kind))
+    runs = fused.sum_tile(front, Rows(x.astype(kind)), tile, product, np.zeros((1, T, T), kind), limits)
+    return runs[: frontend.n_expanded], limits
+
+
+@pytest.mark.parametrize("kind", PRODUCTS, ids=str)
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 33, 200])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "identity",
+        "identity[1:3] | max2 | max2[:3]",
+        "quadratic[:2] | quadratic",
+        "power0.8 | signed_power0.3[1:]",
+        "normalized_quadratic[:3] | normalized_quadratic | identity",
+    ],
+)
+def test_expansions_are_the_same_as_by_numpy(text, n, kind):
+    x = np.random.default_rng(n).standard_normal((8, n)).astype(kind)
+    x[0, 0] = 0.0
+    found, (low, high) = expanded_by_compiled(x, text, kind)
+    exact = "power" not in text and "normalized" not in text
+    tolerance = 0 if exact else 8 * np.finfo(kind).eps
+    np.testing.assert_allclose(found, parse_expansion(text)(x, CHILDREN), rtol=tolerance, atol=0)
+    np.testing.assert_array_equal(low, x.min(axis=1))
+    np.testing.assert_array_equal(high, x.max(axis=1))
+
+
+@pytest.mark.parametrize("kind", PRODUCTS, ids=str)
+@pytest.mark.parametrize("p", [0.05, 0.3, 0.8, 0.99])
+def test_powers_are_right_over_the_whole_range_of_numbers(p, kind):
+    """Against numpy in the widest type, from the smallest normal number to the largest."""
+    limits = np.finfo(kind)
+    x = np.exp2(np.linspace(limits.minexp, limits.maxexp - 0.001, 4001)).astype(kind)
+    x = np.append(x, [limits.tiny, limits.max, 1.0, np.nextafter(kind.type(1), kind.type(0)), np.sqrt(0.5)])[None]
+    x = np.vstack([x, -x]).astype(kind)
+    found, _ = expanded_by_compiled(x, f"power{p} | signed_power{p}", kind, children=1)
+    exact = np.abs(x.astype(np.longdouble)) ** np.longdouble(kind.type(p))
+    tolerance = 2 * float(limits.eps) * (4 + p * limits.maxexp)  # p log2 x is rounded to the type, too
+    np.testing.assert_allclose(found[:2], exact.astype(float), rtol=tolerance)
+    np.testing.assert_allclose(found[2:], (np.sign(x) * exact).astype(float), rtol=tolerance)
+    assert np.all(expanded_by_compiled(np.zeros((2, 3)), f"power{p} | signed_power{p}", kind, children=1)[0] == 0)
+
+
+@pytest.mark.parametrize("kind", PRODUCTS, ids=str)
+def test_what_is_not_a_number_is_the_same_as_by_numpy(kind):
+    special = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0, -2.5, 1e15])
+    x = np.array(np.meshgrid(special, special)).reshape(2, -1).astype(kind)
+    text = "identity | power0.8 | signed_power0.8 | max2 | quadratic | normalized_quadratic"
+    with np.errstate(all="ignore"):
+        found, (low, high) = expanded_by_compiled(x, text, kind, children=1)
+        expected = parse_expansion(text)(x)
+    np.testing.assert_allclose(found, expected, rtol=3e-6)
+    assert np.all(low == -np.inf)  # what is not a number has no place in a range
+    assert np.all(high == np.inf)
+
+
+@pytest.mark.parametrize("kind", PRODUCTS, ids=str)
+@pytest.mark.parametrize("clipped", [False, True])
+def test_what_is_not_a_number_stays_visible_in_features(clipped, kind):
+    frontend = frontend_of("identity", centered=True, projected=False, clipped=clipped)
+    node, x = node_of(frontend, 1, 1), numbers()
+    x[3, 7], x[5, 9] = np.nan, np.inf
+    for source in (Rows(x.astype(kind)), Samples(x.T.astype(kind).copy(), np.arange(N))):
+        Y = node.encode(source)
+        assert np.all(np.isnan(Y[:, 7]))
+        assert np.all(np.isfinite(Y[:, 9])) == clipped  # infinity is beyond the range
+        assert np.all(np.isfinite(np.delete(Y, [7, 9], axis=1)))
+
+
+# ---- chunks of the usual size
+
+
+@pytest.mark.parametrize("kind", PRODUCTS, ids=str)
+@pytest.mark.parametrize("n", [255, 256, 257, 600, 2048, 4200])
+def test_large_chunks(n, kind, monkeypatch):
+    monkeypatch.setattr(room, "MIN_CHUNK", room.MAX_CHUNK)
+    room.chunk_columns.cache_clear()
+    x = np.random.default_rng(n).integers(-9, 10, (4, n)).astype(float)
+    x[:, -1] += 0.5
+    for text in ("normalized_quadratic[:2] | max2", "identity"):
+        found, (low, high) = expanded_by_compiled(x, text, kind)
+        np.testing.assert_allclose(found, expanded_by_hand(x, text), rtol=8 * np.finfo(kind).eps)
+        if text != "identity":
+            np.testing.assert_array_equal([low, high], [x.min(axis=1), x.max(axis=1)])
+
+
+@pytest.mark.parametrize("fused_", [False, True])
+def test_weights_that_grow_do_not_cost_digits(fused_):
+    """Large numbers of tiny weight first, then small ones of weight 1: their difference must never be taken."""
+    rng, dtype = np.random.default_rng(0), np.dtype(np.float32)
+    X = rng.standard_normal((1500, 3))
+    X[:1000] *= 1e4
+    make_part = _Parts()
+    parts = make_part(0, 1000, np.array([1e-9, 1.0])), make_part(1000, 1500, np.array([1.0, 1.0]))
+    runs = np.zeros(1, dtype=np.intp), np.array([1500.0]), np.zeros((2, 1))
+    tile = Tile(np.arange(1500), 1500, parts, *runs)
+    frontend, sums = Frontend(parse_expansion("identity"), 1, 3, np.zeros(3)), zero(3, 3, 2, 0, has_edges=False)
+    adding = Accumulator(sums, dtype)
+    front = frontend.front(dtype, shift=np.zeros(3)) if fused_ else None
+    add_tile(adding, Samples(X.astype(dtype), tile.rows), tile, frontend, np.zeros(3), front)
+    weights = np.repeat([1e-9, 1.0], [1000, 500])
+    expected = (X * weights[:, None]).T @ X
+    np.testing.assert_allclose(np.tril(adding.close().second[0]), np.tril(expected), atol=3e-6 * expected.max())
