@@ -18,10 +18,10 @@ from _timing import Task, compare, peak_memory
 
 from higsfa import GSFA, IGSFA, ISFA, SFA
 from higsfa.core.expansion.expansion import parse_expansion
-from higsfa.core.node.node import Frontend
+from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.plan import make_plan
 from higsfa.graphs import ClusteredGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
-from higsfa.training.gather import array_reader, gather
+from higsfa.training.gather import ArrayReader, gather
 
 BARE = "bare product"
 EXPANSIONS = {
@@ -85,7 +85,7 @@ def expansions(n: int, rounds: int) -> list[dict[str, Any]]:
         for dtype in ("float64", "float32"):
             data = X.astype(dtype)
             Z = np.ascontiguousarray(frontend.variables(frontend.inputs(data.T, clip=False)).T)
-            read = array_reader(data, data.dtype)
+            read = ArrayReader(data, data.dtype)
             tasks: dict[str, Task] = {
                 BARE: lambda Z=Z: Z.T @ Z,
                 text: partial(gather, read, plan, frontend, data.dtype),

@@ -18,10 +18,9 @@ from higsfa.core.node.node import Projection
 from higsfa.core.sums.covariances import Weighting
 from higsfa.core.sums.plan import Tile, make_plan
 from higsfa.core.sums.sums import Sums
-from higsfa.training.features import Schedule
-from higsfa.training.layer import LayerPlan, field_of
+from higsfa.training.layer import LayerPlan, NodeSums, Solve, field_of
 from higsfa.training.network import NETWORK_BLOCK, NETWORK_TILE
-from higsfa.training.train_layer import NodeSums, Solve
+from higsfa.training.stores import Schedule
 
 FLOAT = np.dtype(np.float32)
 

@@ -26,9 +26,8 @@ from higsfa.graphs import ClusteredGraph, SerialGraph
 from higsfa.metrics import reconstruction_error
 from higsfa.plots.features import plot_features
 from higsfa.reconstruction import ImagePrior, LinearReconstruction, morph, refine
-from higsfa.training.features import feature_major
 from higsfa.training.runner import one_by_one
-from higsfa.training.stores import field_of
+from higsfa.training.stores import feature_major, field_of
 
 HERE = Path(__file__).resolve().parent
 IMAGES = HERE.parent / "docs" / "images"

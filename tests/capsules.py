@@ -3,7 +3,7 @@
 import ctypes
 from types import SimpleNamespace
 
-from higsfa.core import blas
+from higsfa.core.native import library
 
 _make = ctypes.pythonapi.PyCapsule_New
 _make.restype, _make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
@@ -23,8 +23,8 @@ def republish(module, *, change=lambda signature: signature, without=lambda name
     """A stand-in for a module of scipy: the same addresses, other signatures."""
     capsules = {}
     for name, capsule in module.__pyx_capi__.items():
-        signature = blas._name_of(capsule)
+        signature = library._name_of(capsule)
         _names.append(change(signature))
         if not without(name):
-            capsules[name] = _make(blas._address_of(capsule, signature), _names[-1], None)
+            capsules[name] = _make(library._address_of(capsule, signature), _names[-1], None)
     return SimpleNamespace(__pyx_capi__=capsules)

@@ -13,14 +13,12 @@ import scipy.sparse as sp
 
 from architectures import dense_graph, make_data, windows
 from higsfa import GSFA, IGSFA, ISFA, SFA
-from higsfa.core.native import scratch as room
 from higsfa.core.native import tile as fused
 from higsfa.core.node import node as nodes
+from higsfa.core.sums import accumulate, tile
 from higsfa.core.sums import plan as tiles
-from higsfa.core.sums import sums as statistics
 from higsfa.graphs import EdgeGraph
-from higsfa.training import checkpoints, features
-from higsfa.training import gather as passes
+from higsfa.training import budget, checkpoints, stores
 from higsfa.training import network as driver
 from literal import LiteralNode, NodeSpec, expand, is_linear
 
@@ -58,16 +56,16 @@ def cut(case):
     """Tiles, blocks and chunks so small that some hundred samples fill several."""
     with ExitStack() as stack:
         for module, name, value in (
-            (driver, "NETWORK_TILE", case.tile),
+            (budget, "NETWORK_TILE", case.tile),
             (driver, "NETWORK_BLOCK", case.block),
-            (tiles, "MAX_TILE", case.tile),
+            (tile, "MAX_TILE", case.tile),
             (tiles, "MIN_CELL", case.min_cell),
-            (features, "READ_ROWS", case.chunk),
+            (stores, "READ_ROWS", case.chunk),
             (checkpoints, "INTERVAL", 0.0),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         stack.enter_context(mock.patch.object(tiles.make_plan, "__defaults__", (case.block,)))
-        for module in (room, passes, nodes, statistics, fused):
+        for module in (nodes, accumulate, fused):
             stack.enter_context(mock.patch.object(module, "chunk_columns", return_value=case.chunk))
         yield
 

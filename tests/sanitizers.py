@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "higsfa" / "core" / "native" / "kernels.c"
-TESTS = ["test_library.py", "test_tile.py", "test_layouts.py", "test_scratch.py"]
+TESTS = ["test_library.py", "test_tile.py", "test_layouts.py", "../test_scratch.py"]
 FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fPIC", "-shared", "-fopenmp-simd", "-DONE_VERSION"]
 SANITIZERS = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
 
@@ -21,9 +21,9 @@ READ_OUTSIDE = """
 import numpy as np
 from higsfa.core.native import tile as fused
 from higsfa.core.expansion.expansion import parse_expansion
-from higsfa.core.node.node import Frontend
+from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.raw import Rows
-fused.check_numbers = lambda which, n: None
+fused.check_indices = lambda which, n: None
 front = Frontend(parse_expansion("quadratic"), 1, 2, np.zeros(2)).front(np.dtype(float))
 encoder = fused.Encoder.of(front, np.ones((1, 3)), np.zeros(1), np.ones((0, 3)), np.zeros(0))
 print("encoded:", fused.encode_tile(encoder, Rows(np.ones((2, 400)), np.array([0, 2])), np.ones((1, 400))))
@@ -47,7 +47,7 @@ def main() -> int:
         if noticed.returncode == 0 or "heap-buffer-overflow" not in noticed.stderr:
             print(f"the sanitizers do not work here: {noticed.stdout}{noticed.stderr}", file=sys.stderr)
             return 1
-        tests = [str(ROOT / "tests" / "core" / name) for name in TESTS]
+        tests = [str(ROOT / "tests" / "core" / "native" / name) for name in TESTS]
         return subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], cwd=ROOT, env=environment
         ).returncode

@@ -13,7 +13,7 @@ from higsfa.estimators._architecture import LEGEND, html_table, text_table
 from higsfa.estimators._progress import progress
 from higsfa.estimators._pyramid import design_pyramid
 from higsfa.graphs import SerialGraph
-from higsfa.training.network import make_budget
+from higsfa.training.budget import Workload, make_budget
 
 N = 120
 rng = np.random.default_rng(0)
@@ -248,7 +248,7 @@ def test_the_estimate_is_the_budget_of_the_fit(tmp_path):
     plans = network._planned((4, 6))
     for dtype, itemsize, products in ((np.uint8, 1, 4), (np.float64, 8, 8), (np.float32, 4, 4)):
         found = network.estimate(50_000, dtype=dtype, n_cells=2)
-        assert found == make_budget(plans, 50_000, 24, itemsize, products, 2, 64, 4, 2, 2**26, disk=0)
+        assert found == make_budget(Workload(tuple(plans), 50_000, 24, itemsize, products, 2, 64, 4, 2), 2**26)
     assert network.estimate(50_000) == network.estimate(50_000, input_shape=(4, 6), dtype=np.uint8, n_cells=3)
     assert network.estimate(16_384).memory <= network.estimate(16_385).memory
     with pytest.raises(ValueError, match="input_shape: pass it"):

@@ -3,6 +3,7 @@
 import re
 import tracemalloc
 from contextlib import suppress
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import joblib
@@ -25,6 +26,7 @@ from higsfa.core.sums import plan as tiles
 from higsfa.datasets import make_toy
 from higsfa.estimators import _network
 from higsfa.graphs import ClusteredGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
+from higsfa.training import budget as budgets
 from higsfa.training import network as driver
 
 CLOSED = "identity | power0.8 | quadratic"  # treats all inputs alike: children and their order do not matter
@@ -274,7 +276,7 @@ def test_shared_weights_are_those_of_one_estimator_fitted_on_all_fields(recipe, 
     X, labels = make_images(600, shape)
     X_new = make_images(50, shape, random_state=1)[0]
     layers = [Layer((3, 2), (3, 1), 4, expansion="identity | quadratic", n_slow=2, shared=True, pca=pca)]
-    monkeypatch.setattr(driver, "NETWORK_TILE", 64)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 64)
     budgets = Budgets(monkeypatch)
     network = HiGSFA(layers, graph=recipe).fit(X, labels)
     if streaming:
@@ -313,20 +315,19 @@ class Budgets:
     """Records the budgets of fits, and finds memory limits for other ones."""
 
     def __init__(self, monkeypatch):
-        self.used, self._make, self._args = [], driver.make_budget, ()
+        self.used, self._make, self._work = [], driver.make_budget, None
         monkeypatch.setattr(driver, "make_budget", self._record)
 
-    def _record(self, *args, disk=0):
-        self._args = args
-        self.used.append(self._make(*args, disk=disk))
+    def _record(self, work, limit, disk=0):
+        self._work = work
+        self.used.append(self._make(work, limit, disk=disk))
         return self.used[-1]
 
     def possible(self, n_jobs=1):
         """Memory limits and budgets of the last fit, if it had another limit; small limits first."""
-        *args, _, _ = self._args
         for limit in np.geomspace(2**16, 2**24, 150).astype(int).tolist():
             with suppress(ValueError):
-                yield limit, self._make(*args, n_jobs, limit)
+                yield limit, self._make(replace(self._work, n_jobs=n_jobs), limit)
 
 
 def below_kept(budget):
@@ -369,7 +370,7 @@ def test_neither_memory_nor_threads_change_a_bit(layers, recipe, dtype, monkeypa
     X, labels = make_images(600, (12, 12))
     if dtype == np.uint8:
         X = np.clip(128 + 40 * X, 0, 255).astype(np.uint8)
-    monkeypatch.setattr(driver, "NETWORK_TILE", 64)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 64)
     monkeypatch.setattr(driver, "NETWORK_BLOCK", 250)
     budgets = Budgets(monkeypatch)
     whole = HiGSFA(layers, graph=RECIPES[recipe]).fit(X, labels)
@@ -399,7 +400,7 @@ def test_neither_memory_nor_threads_change_a_bit(layers, recipe, dtype, monkeypa
 @pytest.mark.parametrize("n_jobs", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_layer_of_one_node_below_another_is_trained_on_every_tile(dtype, n_jobs, monkeypatch):
-    monkeypatch.setattr(driver, "NETWORK_TILE", 64)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 64)
     monkeypatch.setattr(driver, "NETWORK_BLOCK", 256)
     X, labels = make_images(700, (6,))
     one = [Layer(6, n_components=5, n_slow=2), Layer(1, n_components=4, n_slow=2), Layer(1, n_components=3, n_slow=2)]
@@ -416,8 +417,8 @@ def test_a_layer_of_one_node_below_another_is_trained_on_every_tile(dtype, n_job
 @pytest.mark.parametrize(
     ("module", "name", "value"),
     [
-        (driver, "NETWORK_TILE", 96),
-        (driver, "TILE_MEMORY", 2**16),
+        (budgets, "NETWORK_TILE", 96),
+        (budgets, "TILE_MEMORY", 2**16),
         (driver, "NETWORK_BLOCK", 150),
         (tiles, "MIN_CELL", 400),
     ],
@@ -482,7 +483,7 @@ def test_nodes_see_nothing_outside_the_range_of_their_training_inputs():
     H = network.transform(1e6 * X)
     inside = np.random.default_rng(0).uniform(top.frontend.low, top.frontend.high, (20000, len(top.frontend.low)))
     corners_too = np.vstack([inside, np.where(inside > 0, top.frontend.high, top.frontend.low)])
-    bound = np.abs(top.slow) @ np.abs(top.frontend.expand(corners_too.T)).max(axis=1) + np.abs(top.slow_offset)
+    bound = np.abs(top.slow) @ np.abs(top.frontend.expansion(corners_too.T, top.frontend.children)).max(axis=1) + np.abs(top.slow_offset)
     assert np.all(np.abs(H[:, : top.n_slow]) <= bound)
 
 
@@ -804,7 +805,7 @@ def test_the_estimated_memory_never_exceeds_the_limit():
 
 @pytest.mark.parametrize("layers", [DEEP, MIXED_SHARING], ids=["own weights", "shared weights"])
 def test_the_memory_that_an_error_asks_for_is_enough(layers, monkeypatch):
-    monkeypatch.setattr(driver, "NETWORK_TILE", 64)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 64)
     network = HiGSFA(layers, graph="serial", input_shape=(12, 12), memory=10_000)
     for _ in layers:
         try:
@@ -818,7 +819,7 @@ def test_the_memory_that_an_error_asks_for_is_enough(layers, monkeypatch):
 
 def test_passes_over_the_input_are_counted(monkeypatch):
     X, labels = make_images(300, (12, 12))
-    monkeypatch.setattr(driver, "NETWORK_TILE", 64)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 64)
     budgets, reads, train = Budgets(monkeypatch), [], _network.train_network
 
     def counted(plans, read, *args, **kwargs):

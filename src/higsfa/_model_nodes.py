@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from higsfa._model_file import Arrays, Tensors, refuse, refusing
 from higsfa.core.expansion.expansion import Expansion
-from higsfa.core.node.node import Frontend, Node, Projection
+from higsfa.core.node.frontend import Frontend, Projection
+from higsfa.core.node.node import Node
 
 MAX_VALUES = 2**24
 """Numbers in a sample, in the expanded input of a node, or in the output of a layer."""

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 
+import higsfa.training.budget as budget
 import higsfa.training.checkpoints as checkpoints
 import higsfa.training.network as driver
 from higsfa import HiGSFA, Layer
@@ -59,7 +60,7 @@ def main(folder):
     faulthandler.dump_traceback_later(300, exit=True)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((230, 8)), {"age": rng.uniform(0, 1, 230), "kind": rng.integers(0, 2, 230)}
-    driver.NETWORK_BLOCK, driver.NETWORK_TILE, checkpoints.INTERVAL = 50, 20, 0.0
+    driver.NETWORK_BLOCK, budget.NETWORK_TILE, checkpoints.INTERVAL = 50, 20, 0.0
     make_budget, write = driver.make_budget, checkpoints.write_atomically
 
     def network(n_jobs):

@@ -133,5 +133,5 @@ def test_a_damaged_checkpoint_is_one_clear_error(small, damage, tmp_path):
 def test_a_finished_checkpoint_gives_the_same_bits_without_training_again(small, tmp_path, monkeypatch):
     X, y = small
     whole = network().fit(X, y, checkpoint=tmp_path / "c").transform(X)
-    monkeypatch.setattr("higsfa.training.train_layer.solve_node", None)
+    monkeypatch.setattr("higsfa.training.statistics.solve_node", None)
     assert np.array_equal(network().fit(X, y, checkpoint=tmp_path / "c").transform(X), whole)

@@ -45,8 +45,8 @@ class OneBuffer(Source):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(driver, "NETWORK_BLOCK", 64)
-    monkeypatch.setattr(driver, "NETWORK_TILE", 16)
-    monkeypatch.setattr(tiles, "MAX_TILE", 16)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 16)
+    monkeypatch.setattr("higsfa.core.sums.tile.MAX_TILE", 16)
     monkeypatch.setattr(tiles, "BLOCK", 64)
 
 

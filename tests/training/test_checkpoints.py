@@ -44,7 +44,7 @@ def network(expansion="identity | quadratic", **params):
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(driver, "NETWORK_BLOCK", 50)
-    monkeypatch.setattr(driver, "NETWORK_TILE", 20)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 20)
     monkeypatch.setattr(checkpoints, "INTERVAL", 0.0)
     monkeypatch.setattr(os, "fsync", lambda handle: None)  # no power is cut here
 
@@ -118,13 +118,13 @@ def test_sums_are_gone_on_with(next_block, monkeypatch, tmp_path):
     whole = expected()
     sums_of_layer_2(monkeypatch, tmp_path, next_block)
     added = []
-    add = checkpoints.LayerStore.after_block
+    add = checkpoints.LayerProgress.after_block
 
     def noted(self, first_node, block, gatherings):
         added.append((self._k, first_node, block))
         add(self, first_node, block, gatherings)
 
-    monkeypatch.setattr(checkpoints.LayerStore, "after_block", noted)
+    monkeypatch.setattr(checkpoints.LayerProgress, "after_block", noted)
     assert np.array_equal(resumed(tmp_path), whole)
     later = [(1, 0, block) for block in range(next_block + 1, N_BLOCKS + 1)]
     assert added == later + [(k, p, block) for k, p in ((1, 2), (2, 0)) for block in range(1, N_BLOCKS + 1)]
@@ -228,7 +228,7 @@ def test_every_number_of_the_inputs_counts(monkeypatch):
     def gathering(center=1.0, shift=2.0, matrix=3.0, mean=4.0):
         projection = Record(matrix=np.full((1, 2), matrix), mean=np.full(2, mean))
         frontend = Record(center=np.array([center]), projection=projection, n_inputs=1, n_variables=1)
-        return Record(frontend=frontend, shift=np.array([shift]))
+        return Record(frontend=frontend, shift=np.array([shift]), empty=lambda: None)
 
     plan = Record(n_channels=1, n_atoms=0, has_edges=False)
     schedule = Record(plan=plan, blocks=())
@@ -312,7 +312,7 @@ def test_nodes_that_do_not_fit_are_refused(numbers, refused, monkeypatch, tmp_pa
 def test_finished_nodes_are_not_solved_again(monkeypatch, tmp_path):
     """Whether features are kept or streamed; those of the layer below are found again in either case."""
     whole = expected()
-    import higsfa.training.train_layer as training
+    import higsfa.training.statistics as training
 
     solve, solved = training.solve_node, []
     monkeypatch.setattr(training, "solve_node", lambda *args: solved.append(1) or solve(*args))
@@ -364,13 +364,13 @@ def test_a_pass_is_saved_when_it_is_time(streaming, interval, monkeypatch, tmp_p
     monkeypatch.setattr(checkpoints, "write_atomically", lambda path, c: (written.append(path.name), write(path, c)))
     if streaming:
         stream(monkeypatch)
-    add, after = checkpoints.LayerStore.add, checkpoints.LayerStore.after_block
+    add, after = checkpoints.LayerProgress.add, checkpoints.LayerProgress.after_block
 
     def tick(self, *args):
         clock[0] += 2.0 if self._k == 1 else 0.0
 
-    monkeypatch.setattr(checkpoints.LayerStore, "add", lambda self, *args: (tick(self), add(self, *args)))
-    monkeypatch.setattr(checkpoints.LayerStore, "after_block", lambda self, *args: (tick(self), after(self, *args)))
+    monkeypatch.setattr(checkpoints.LayerProgress, "add", lambda self, *args: (tick(self), add(self, *args)))
+    monkeypatch.setattr(checkpoints.LayerProgress, "after_block", lambda self, *args: (tick(self), after(self, *args)))
     resumed(tmp_path)
     parts = [name for name in written if name.startswith("layer") and "-" in name]
     if interval == 1e9:
@@ -433,10 +433,11 @@ faulthandler.dump_traceback_later(120, exit=True)
 import sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 import pathlib
+import higsfa.training.budget
 import test_checkpoints as tests
 for folder in map(pathlib.Path, sys.argv[1:]):
     try:
-        tests.driver.NETWORK_BLOCK, tests.driver.NETWORK_TILE = 50, 20
+        tests.driver.NETWORK_BLOCK, higsfa.training.budget.NETWORK_TILE = 50, 20
         tests.resumed(folder)
     except tests.CheckpointError as error:
         print(error)

@@ -65,7 +65,7 @@ class Cluster:
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(driver, "NETWORK_BLOCK", 50)
-    monkeypatch.setattr(driver, "NETWORK_TILE", 20)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 20)
     monkeypatch.setattr(dask_engine, "HELD", Held())
 
 

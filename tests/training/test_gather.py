@@ -6,22 +6,20 @@ import numpy as np
 import pytest
 
 from higsfa.core.expansion.expansion import as_expansion
-from higsfa.core.node.node import Frontend, Projection
-from higsfa.core.sums import plan as tiles
-from higsfa.core.sums.covariances import Weighting, covariances
+from higsfa.core.node.frontend import Frontend, Projection
+from higsfa.core.node.solve import NodeOptions
+from higsfa.core.sums.covariances import covariances
 from higsfa.core.sums.plan import make_plan
 from higsfa.graphs import ClusteredGraph, SequenceGraph, SerialGraph, WindowGraph
 from higsfa.training import gather as passes
 from higsfa.training.gather import (
-    ahead,
-    array_reader,
+    ArrayReader,
     column_means,
-    first_rows,
-    gather,
-    guarded,
+    gather_node,
     pilot_shift,
-    variables,
+    prefetch,
 )
+from higsfa.training.statistics import GraphStatistics, Origin
 
 N, I = 230, 4
 
@@ -29,7 +27,7 @@ N, I = 230, 4
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Several blocks and tiles, and a pilot that does not see all samples of a tile."""
-    monkeypatch.setattr(tiles, "MAX_TILE", 32)
+    monkeypatch.setattr("higsfa.core.sums.tile.MAX_TILE", 32)
     monkeypatch.setattr(passes, "PILOT", 20)
 
 
@@ -83,10 +81,10 @@ def test_sums_become_the_covariances_of_all_pairs(recipe, name, weighted):
     graph = RECIPES[recipe].build(labels, **({} if w is None else {"sample_weight": w}))
     frontend = frontend_of(name)
     plan = make_plan(graph, 50)
-    sums, shift = gather(array_reader(X, np.dtype(float)), plan, frontend, np.dtype(float))
-    T = np.asarray(variables(X.T.copy(), frontend).T)
+    sums, shift = gather_node(ArrayReader(X, np.dtype(float)), plan, frontend, np.dtype(float))
+    T = np.asarray(frontend.variables(frontend.inputs(X.T.copy(), clip=False)).T)
     assert shift[frontend.input_rows[1]] == pytest.approx(1000, abs=5)
-    found = covariances(sums, Weighting.of(plan), shift, np.finfo(float).eps)
+    found = covariances(sums, plan.weighting, shift, np.finfo(float).eps)
     mean, C, C_dot, plain_mean, plain = brute_force(T, graph)
     scale = np.sqrt(np.outer(plain.diagonal(), plain.diagonal()))
     below = np.tril_indices(len(C))
@@ -109,15 +107,15 @@ def test_all_ways_of_reading_give_the_same_bits(name, recipe):
     frontend = frontend_of(name)
     double = X.astype(np.float64)
     readers = [
-        array_reader(double, np.dtype(float)),
-        array_reader(X, np.dtype(float)),  # converted, and read ahead
-        array_reader(np.asfortranarray(double), np.dtype(float)),
+        ArrayReader(double, np.dtype(float)),
+        ArrayReader(X, np.dtype(float)),  # converted, and read ahead
+        ArrayReader(np.asfortranarray(double), np.dtype(float)),
         lambda rows: double[rows],
         lambda rows: np.asfortranarray(double[rows]),
     ]
-    expected, shift = gather(readers[0], plan, frontend, np.dtype(float))
+    expected, shift = gather_node(readers[0], plan, frontend, np.dtype(float))
     for read in readers[1:]:
-        found, own = gather(read, plan, frontend, np.dtype(float))
+        found, own = gather_node(read, plan, frontend, np.dtype(float))
         assert np.array_equal(own, shift)
         for part in ("weights", "first", "second", "low", "high"):
             assert np.array_equal(getattr(found, part), getattr(expected, part)), part
@@ -128,10 +126,10 @@ def test_a_projection_comes_before_the_centre():
     plan = make_plan(RECIPES["groups"].build(labels), 50)
     P, m = np.linalg.qr(np.random.default_rng(1).standard_normal((I, I)))[0][:2], np.array([0.0, 1000.0, 2.0, 0.0])
     frontend = Frontend(as_expansion("identity | quadratic"), 1, 2, np.zeros(2), projection=Projection(P, m))
-    sums, shift = gather(array_reader(X, np.dtype(float)), plan, frontend, np.dtype(float))
+    sums, shift = gather_node(ArrayReader(X, np.dtype(float)), plan, frontend, np.dtype(float))
     plain = Frontend(as_expansion("identity | quadratic"), 1, 2, np.zeros(2))
     projected = (X - m) @ P.T
-    expected, own = gather(array_reader(projected, np.dtype(float)), plan, plain, np.dtype(float))
+    expected, own = gather_node(ArrayReader(projected, np.dtype(float)), plan, plain, np.dtype(float))
     np.testing.assert_allclose(sums.first, expected.first, atol=1e-8)
     np.testing.assert_allclose(shift, own, atol=1e-10)
     np.testing.assert_allclose(sums.low, projected.min(axis=0), atol=1e-10)
@@ -142,17 +140,17 @@ def test_a_projection_comes_before_the_centre():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_means_are_weighted_and_exact_for_constants(dtype, monkeypatch):
-    monkeypatch.setattr(tiles, "MAX_TILE", 16)
+    monkeypatch.setattr("higsfa.core.sums.tile.MAX_TILE", 16)
     X, _ = data(dtype)
     X[:, 3] = 0.1
     w = np.random.default_rng(0).uniform(0, 3, N)
     w[:40] = 0
     X[:40] = np.nan  # not looked at
-    found = column_means(array_reader(X, np.dtype(dtype)), N, I, w, 4)
+    found = column_means(ArrayReader(X, np.dtype(dtype)), N, I, w, 4)
     np.testing.assert_allclose(found, w[40:] @ X[40:].astype(float) / w.sum(), rtol=1e-13)
     assert found[3] == X[50, 3]
     X[100, 3] = 0.2
-    assert column_means(array_reader(X, np.dtype(dtype)), N, I, w, 4)[3] != X[50, 3]
+    assert column_means(ArrayReader(X, np.dtype(dtype)), N, I, w, 4)[3] != X[50, 3]
 
 
 def test_means_of_nothing_are_zero_and_nothing_is_read():
@@ -164,7 +162,7 @@ def test_means_of_nothing_are_zero_and_nothing_is_read():
 
 
 def test_means_are_read_in_tiles_and_in_order(monkeypatch):
-    monkeypatch.setattr(tiles, "MAX_TILE", 16)
+    monkeypatch.setattr("higsfa.core.sums.tile.MAX_TILE", 16)
     X, _ = data()
     seen = []
     column_means(lambda rows: seen.append(rows) or X[rows], N, I, np.ones(N), 8)
@@ -174,7 +172,7 @@ def test_means_are_read_in_tiles_and_in_order(monkeypatch):
 
 def test_a_large_mean_costs_no_digits():
     X = 1e8 + np.random.default_rng(0).standard_normal((N, 1))
-    found = column_means(array_reader(X, np.dtype(float)), N, 1, np.ones(N), 8)
+    found = column_means(ArrayReader(X, np.dtype(float)), N, 1, np.ones(N), 8)
     assert found[0] == pytest.approx(np.mean(X), abs=1e-7)
 
 
@@ -207,9 +205,10 @@ def test_the_first_rows_are_those_of_the_first_tile():
     _, labels = data()
     plan = make_plan(RECIPES["groups"].build(labels), 50)
     tile = next(iter(plan.tiles(0, 32)))
-    assert np.array_equal(first_rows(plan, 32), tile.rows)
-    nothing = type("Plan", (), {"n_blocks": 2, "tiles": lambda self, block, rows: iter(())})()
-    assert first_rows(nothing, 32).shape == (0,)
+    reads = []
+    X = data()[0]
+    gather_node(lambda rows: reads.append(rows) or X[rows], plan, frontend_of("identity"), np.dtype(float))
+    assert np.array_equal(reads[0], tile.rows[:20])
 
 
 # --- ranges ----------------------------------------------------------------------------------------------------------
@@ -217,22 +216,25 @@ def test_the_first_rows_are_those_of_the_first_tile():
 
 @pytest.mark.parametrize("precision", [np.finfo(np.float32).eps, np.finfo(np.float64).eps])
 def test_the_range_is_a_few_roundings_wider_than_what_was_seen(precision):
-    class Sums:
-        low, high = np.array([-3.0, 0.0, 5.0]), np.array([1.0, 0.0, 7.0])
-
-    frontend = guarded(Frontend(as_expansion("quadratic"), 1, 3, np.zeros(3)), Sums, precision)
-    largest = np.array([3.0, 0.0, 7.0])
-    np.testing.assert_allclose(Sums.low - frontend.low, 16 * precision * largest, rtol=0.1)
-    np.testing.assert_allclose(frontend.high - Sums.high, 16 * precision * largest, rtol=0.1)
+    X = np.random.default_rng(0).uniform([-3.0, 0.0, 5.0], [1.0, 0.0, 7.0], (N, 3))
+    plan = make_plan(RECIPES["groups"].build(data()[1]))
+    frontend = Frontend(as_expansion("quadratic"), 1, 3, np.zeros(3))
+    sums, shift = gather_node(ArrayReader(X, np.dtype(float)), plan, frontend, np.dtype(float))
+    statistics = GraphStatistics(sums, shift, frontend, precision, Origin.of("any"), plan.weighting)
+    node = statistics.solve(NodeOptions(2)).frontend
+    largest = np.abs(X).max(axis=0)
+    np.testing.assert_allclose(X.min(axis=0) - node.low, 16 * precision * largest, rtol=0.1)
+    np.testing.assert_allclose(node.high - X.max(axis=0), 16 * precision * largest, rtol=0.1)
+    assert statistics.solve(NodeOptions(2), clip_range=False).frontend.low is None
 
 
 # --- reading ahead ---------------------------------------------------------------------------------------------------
 
 
 def test_what_is_prepared_ahead_comes_in_order():
-    found = list(ahead(lambda k: 10 * k, range(50)))
+    found = list(prefetch(lambda k: 10 * k, range(50)))
     assert found == [(k, 10 * k) for k in range(50)]
-    assert list(ahead(lambda k: k, [])) == []
+    assert list(prefetch(lambda k: k, [])) == []
 
 
 def test_only_a_few_are_prepared_ahead():
@@ -243,7 +245,7 @@ def test_only_a_few_are_prepared_ahead():
         release.release()
         return k
 
-    items = ahead(prepare, range(100))
+    items = prefetch(prepare, range(100))
     next(items)
     for _ in range(4):  # one is in use, two are ready, one waits for room
         assert release.acquire(timeout=60)
@@ -259,7 +261,7 @@ def test_an_error_ahead_is_raised_where_it_is_due():
             raise KeyError("third")
         return k
 
-    items = ahead(prepare, range(10))
+    items = prefetch(prepare, range(10))
     assert [next(items) for _ in range(3)] == [(0, 0), (1, 1), (2, 2)]
     with pytest.raises(KeyError, match="third"):
         next(items)
@@ -271,7 +273,7 @@ def test_an_error_ahead_is_raised_where_it_is_due():
 def test_whoever_stops_early_leaves_no_thread_behind():
     before = threading.active_count()
     for taken in (0, 1, 5):
-        items = ahead(lambda k: k, range(10**6))
+        items = prefetch(lambda k: k, range(10**6))
         for _ in range(taken):
             next(items)
         items.close()
@@ -280,4 +282,4 @@ def test_whoever_stops_early_leaves_no_thread_behind():
 
 def test_warnings_of_arithmetic_ahead_are_left_to_the_sums():
     with np.errstate(all="raise"):
-        assert [x for _, x in ahead(lambda k: float(np.float64(1.0) / k), np.zeros(2))] == [np.inf, np.inf]
+        assert [x for _, x in prefetch(lambda k: float(np.float64(1.0) / k), np.zeros(2))] == [np.inf, np.inf]

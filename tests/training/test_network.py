@@ -7,7 +7,7 @@ import pytest
 
 from higsfa import HiGSFA, Layer
 from higsfa.training import network as driver
-from higsfa.training.network import make_budget, tile_size
+from higsfa.training.budget import Workload, make_budget, tile_size
 
 N, K, A = 1000, 2, 7
 """Samples, channels and atoms."""
@@ -23,7 +23,7 @@ def plans_of(layers, n_pixels, channels=1):
 
 def budget_of(layers, limit, *, n_pixels=8, n_blocks=5, n_jobs=3, disk=0, itemsize=8):
     plans = plans_of(layers, n_pixels)
-    return make_budget(plans, N, n_pixels, 4, itemsize, K, A, n_blocks, n_jobs, limit, disk)
+    return make_budget(Workload(tuple(plans), N, n_pixels, 4, itemsize, K, A, n_blocks, n_jobs), limit, disk)
 
 
 LINEAR = Layer(2, 2, 2, expansion="identity")  # 4 nodes of 2 variables on 8 pixels
@@ -181,7 +181,7 @@ def test_a_disk_is_not_used_where_nodes_read_from_it_would_need_more_memory():
 
 def test_fewer_samples_than_a_tile_need_less(monkeypatch):
     whole = budget_of([LINEAR], 2**30).memory
-    monkeypatch.setattr(driver, "NETWORK_TILE", 100)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 100)
     assert whole - budget_of([LINEAR], 2**30).memory == WORKING["linear"] * 9 // 10
 
 
@@ -209,7 +209,7 @@ def test_tiles_are_the_largest_power_of_two_that_memory_allows():
 
 @pytest.mark.parametrize("tile", [1, 7, 64, 300])
 def test_tiles_and_blocks_may_be_made_small(tile, monkeypatch):
-    monkeypatch.setattr(driver, "NETWORK_TILE", tile)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", tile)
     monkeypatch.setattr(driver, "NETWORK_BLOCK", 2 * tile)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 4))
@@ -234,7 +234,7 @@ def test_tiles_and_blocks_may_be_made_small(tile, monkeypatch):
     assert max(cut) == min(tile, 60)
     budget = found.estimate(60, dtype=np.float64)
     monkeypatch.setattr(driver, "NETWORK_BLOCK", 60)
-    monkeypatch.setattr(driver, "NETWORK_TILE", 60)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 60)
     expected = HiGSFA(layers, graph="serial").fit(X, X[:, 0])
     np.testing.assert_allclose(found.transform(X), expected.transform(X), atol=1e-9)
     if tile == 1:

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from higsfa import HiGSFA, Layer
-from higsfa.training import stores as shelves
-from higsfa.training.features import Features
-from higsfa.training.stores import FileShelf, MemoryShelf, field_of
+from higsfa.training import stores
+from higsfa.training.stores import Features, FileStore, MemoryStore, field_of
 
 SAMPLES = [5, 3, 1, 4]
-KINDS = {"memory": MemoryShelf, "disk": FileShelf}
+KINDS = {"memory": MemoryStore, "disk": FileStore}
 
 
 def make_shelf(kind, folder, nodes=6, width=2, dtype=np.float32):
@@ -127,7 +126,7 @@ def test_a_file_that_cannot_grow_says_what_it_is_for_and_what_to_do(number, reme
         raise OSError(number, os.strerror(number))
 
     shelf = make_shelf("disk", tmp_path)
-    monkeypatch.setattr(shelves.os, "pwrite", fail)
+    monkeypatch.setattr(stores.os, "pwrite", fail)
     with pytest.raises(OSError, match=f"{tmp_path}.*{os.strerror(number)}.*{remedy}.*spill=False") as caught:
         shelf.write(0, 0, blocks()[0])
     assert caught.value.errno == number
@@ -158,7 +157,7 @@ def test_a_system_without_memory_is_told_from_a_small_budget(n_jobs, monkeypatch
     X = np.random.default_rng(0).normal(size=(50, 4))
     network = HiGSFA([Layer(2, n_components=2), Layer(2, n_components=2)], memory="8 MB", n_jobs=n_jobs)
     expected = network.fit(X, X[:, 0]).transform(X)
-    monkeypatch.setattr(MemoryShelf, "reserve", reserve)
+    monkeypatch.setattr(MemoryStore, "reserve", reserve)
     with pytest.raises(MemoryError, match=r"memory: 8 MiB were allowed.* 7\.0 TiB.*memory='4 MiB'"):
         network.fit(X, X[:, 0])
     assert np.array_equal(network.transform(X), expected)
@@ -168,18 +167,18 @@ def test_a_system_without_memory_is_told_from_a_small_budget(n_jobs, monkeypatch
 
 
 def test_features_go_to_the_folder_that_was_named_and_nowhere_if_told_so(tmp_path, monkeypatch):
-    assert shelves.spill_folder(tmp_path) == tmp_path
-    assert shelves.spill_folder(str(tmp_path)) == tmp_path
-    assert shelves.spill_folder(False) is None
+    assert stores.spill_folder(tmp_path) == tmp_path
+    assert stores.spill_folder(str(tmp_path)) == tmp_path
+    assert stores.spill_folder(False) is None
     with pytest.raises(ValueError, match=r"spill='.*nothing' is not a folder"):
-        shelves.spill_folder(tmp_path / "nothing")
-    monkeypatch.setattr(shelves.tempfile, "gettempdir", lambda: str(tmp_path))
+        stores.spill_folder(tmp_path / "nothing")
+    monkeypatch.setattr(stores.tempfile, "gettempdir", lambda: str(tmp_path))
     for in_memory in (False, True):
-        monkeypatch.setattr(shelves, "_lies_in_memory", lambda folder, answer=in_memory: answer)
-        assert shelves.spill_folder(True) == tmp_path
-        assert shelves.spill_folder(None) == (None if in_memory else tmp_path)
-    monkeypatch.delattr(shelves.os, "preadv")
-    assert shelves.spill_folder(tmp_path) is None
+        monkeypatch.setattr(stores, "_lies_in_memory", lambda folder, answer=in_memory: answer)
+        assert stores.spill_folder(True) == tmp_path
+        assert stores.spill_folder(None) == (None if in_memory else tmp_path)
+    monkeypatch.delattr(stores.os, "preadv")
+    assert stores.spill_folder(tmp_path) is None
 
 
 def test_a_folder_lies_in_memory_if_the_nearest_mount_above_it_does(tmp_path, monkeypatch):
@@ -188,25 +187,25 @@ def test_a_folder_lies_in_memory_if_the_nearest_mount_above_it_does(tmp_path, mo
     link = tmp_path / "link"
     link.symlink_to(inner)
     mounts = tmp_path / "mounts"
-    real = shelves.Path
+    real = stores.Path
 
     def path(name):
         return mounts if name == "/proc/self/mounts" else real(name)
 
-    monkeypatch.setattr(shelves, "Path", path)
+    monkeypatch.setattr(stores, "Path", path)
     for kind, above, expected in (("tmpfs", "ext4", True), ("ramfs", "ext4", True), ("ext4", "tmpfs", False)):
         mounts.write_text(f"x / {above} rw 0 0\nshort\nx {tmp_path / 'a'} {kind} rw 0 0\n")
-        assert shelves._lies_in_memory(inner) is expected
-        assert shelves._lies_in_memory(link) is expected
-        assert shelves._lies_in_memory(tmp_path) is (above == "tmpfs")
+        assert stores._lies_in_memory(inner) is expected
+        assert stores._lies_in_memory(link) is expected
+        assert stores._lies_in_memory(tmp_path) is (above == "tmpfs")
     mounts.write_text("")
-    assert not shelves._lies_in_memory(inner)
+    assert not stores._lies_in_memory(inner)
     mounts.unlink()
-    assert not shelves._lies_in_memory(inner)
+    assert not stores._lies_in_memory(inner)
 
 
 def test_a_fifth_of_the_free_space_is_left_alone(tmp_path, monkeypatch):
     usage = type("Usage", (), {"total": 5000, "used": 4000, "free": 1000})
-    monkeypatch.setattr(shelves.shutil, "disk_usage", lambda folder: usage)
-    assert shelves.free_bytes(tmp_path) == 800
-    assert shelves.free_bytes(None) == 0
+    monkeypatch.setattr(stores.shutil, "disk_usage", lambda folder: usage)
+    assert stores.free_bytes(tmp_path) == 800
+    assert stores.free_bytes(None) == 0

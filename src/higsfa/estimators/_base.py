@@ -13,9 +13,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from higsfa.core.expansion.expansion import Expansion, as_expansion
-from higsfa.core.node.node import Frontend, Node
+from higsfa.core.node.frontend import Frontend
+from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
-from higsfa.core.sums.plan import tile_rows
+from higsfa.core.sums.tile import tile_rows
 from higsfa.estimators._validation import (
     check_data,
     check_out,
@@ -28,9 +29,9 @@ from higsfa.estimators._validation import (
     stretches,
     working_dtype,
 )
-from higsfa.training.gather import Reader, column_means
+from higsfa.training.gather import column_means
 from higsfa.training.sources import Source
-from higsfa.training.statistics import Origin, Setting, Statistics
+from higsfa.training.statistics import NodeData, Origin, Statistics
 
 
 class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -75,11 +76,18 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             all_deltas=True,
         )
 
-    def _setting(self, X: Source, dtype: np.dtype[Any], center: NDArray[Any]) -> Setting:
-        n_features = int(np.prod(X.shape))
-        frontend = Frontend(as_expansion(self.expansion), 1, n_features, center)
-        frontend.n_expanded  # noqa: B018  a slice that does not fit is an error before anything is read
-        return Setting(frontend, dtype, rounding(X.dtype))
+    def _data(self, X: Source, weights: NDArray[np.float64] | None = None) -> NodeData:
+        """What sums are gathered from; the centre is found in a pass of its own where it matters and is not given."""
+        expansion, n_features = as_expansion(self.expansion), int(np.prod(X.shape))
+        expansion.size(n_features)  # a slice that does not fit is an error before anything is read
+        dtype = working_dtype(X, [expansion])
+        read, center = flat_reader(X, dtype), self._given_center(n_features)
+        if center is None:
+            assert weights is not None
+            center = column_means(read, len(X), n_features, weights, dtype.itemsize)
+            if not np.all(np.isfinite(center)):
+                report_not_finite(self, X)
+        return NodeData(read, Frontend(expansion, 1, n_features, center), dtype, rounding(X.dtype, dtype))
 
     def _given_center(self, n_features: int) -> NDArray[np.float64] | None:
         """The centre if it is known before the data are: given, or 0 where the expansion is linear."""
@@ -89,22 +97,6 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 raise ValueError(f"center must have shape ({n_features},), one entry per feature, got {center.shape}")
             return np.asarray(center)
         return np.zeros(n_features) if as_expansion(self.expansion).is_linear else None
-
-    def _centered_setting(self, X: Source, read: Reader, dtype: np.dtype[Any], weights: NDArray[np.float64]) -> Setting:
-        """Fix the centre for data that are all at hand."""
-        n_features = int(np.prod(X.shape))
-        as_expansion(self.expansion).size(n_features)
-        center = self._given_center(n_features)
-        if center is None:
-            center = column_means(read, len(X), n_features, weights, dtype.itemsize)
-            if not np.all(np.isfinite(center)):
-                report_not_finite(self, X)
-        return self._setting(X, dtype, center)
-
-    def _reader(self, X: Source) -> tuple[Reader, np.dtype[Any]]:
-        """Samples in the precision of the products, and that precision."""
-        dtype = working_dtype(X, [as_expansion(self.expansion)])
-        return flat_reader(X, dtype), dtype
 
     def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
         """Solve and set the fitted attributes."""

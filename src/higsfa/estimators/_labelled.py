@@ -11,18 +11,18 @@ from sklearn.utils.metaestimators import available_if
 
 from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.graph.labels import as_labels, find_classes, label_names, pick_label
+from higsfa.core.sums.plan import make_plan
 from higsfa.estimators._base import NodeEstimator
 from higsfa.estimators._sequence import _expands_exactly
 from higsfa.estimators._validation import check_data, check_left_out, unchanged_on_error
 from higsfa.graphs import AutoGraph, ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
-from higsfa.training.gather import Reader, array_reader
 from higsfa.training.statistics import (
     MAX_CLASS_CHANNELS,
     ClassStatistics,
+    GraphStatistics,
+    NodeData,
     Origin,
-    Setting,
     gather_classes,
-    gather_graph,
 )
 
 BUILT_BEFOREHAND = Origin.of("TrainingGraph")
@@ -66,7 +66,6 @@ class LabelledEstimator(NodeEstimator):
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
             y = as_labels(y)
-            read, dtype = self._reader(X)
             if isinstance(graph, TrainingGraph):
                 built, origin = graph, BUILT_BEFOREHAND
             else:
@@ -78,16 +77,16 @@ class LabelledEstimator(NodeEstimator):
                     if len(classes[1]) <= MAX_CLASS_CHANNELS:
                         w = check_weights(sample_weight, len(X))
                         check_left_out(self, X, w)
-                        setting = self._centered_setting(X, read, dtype, w)
-                        self._adopt(_gather_classes(read, classes, w, setting, recipe, y), X)
+                        self._adopt(_gather_classes(self._data(X, w), classes, w, recipe, y), X)
                         return self
                 built = recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(X))
                 origin = recipe.origin(y)
             if built.n_samples != len(X):
                 raise ValueError(f"graph is for {built.n_samples} samples but X has {len(X)}")
             check_left_out(self, X, built.sample_weight)
-            setting = self._centered_setting(X, read, dtype, built.sample_weight)
-            self._adopt(gather_graph(read, built, setting, origin), X)
+            plan = make_plan(built)
+            sums = self._data(X, built.sample_weight).gather(plan)
+            self._adopt(GraphStatistics(*sums, origin, plan.weighting), X)
         return self
 
     @available_if(_counts_exactly)
@@ -107,8 +106,6 @@ class LabelledEstimator(NodeEstimator):
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             source = check_data(self, X, reset=not hasattr(self, "n_features_in_"))
-            read, dtype = self._reader(source)
-            X = read(np.arange(len(source)))
             known = getattr(self, "statistics_", None)
             if known is not None and not isinstance(known, ClassStatistics):
                 raise ValueError(
@@ -117,13 +114,10 @@ class LabelledEstimator(NodeEstimator):
                 )
             recipe = as_recipe(self.graph)
             assert isinstance(recipe, ClusteredGraph)
-            center = self._given_center(X.shape[1])
-            assert center is not None
-            setting = self._setting(source, dtype, center)
-            classes = _classes(y, recipe, len(X))
-            w = check_weights(sample_weight, len(X))
+            classes = _classes(y, recipe, len(source))
+            w = check_weights(sample_weight, len(source))
             check_left_out(self, source, w)
-            statistics = _gather_classes(array_reader(X, setting.dtype), classes, w, setting, recipe, y)
+            statistics = _gather_classes(self._data(source), classes, w, recipe, y)
             self.statistics_ = statistics if known is None else known + statistics
             with suppress(NotEnoughData):  # one class so far: the sums are kept, features come with more data
                 self._adopt(self.statistics_, source)
@@ -154,11 +148,6 @@ def _plain(value: Any) -> Any:
 
 
 def _gather_classes(
-    read: Reader,
-    classes: tuple[np.ndarray, tuple[Any, ...]],
-    w: np.ndarray,
-    setting: Setting,
-    recipe: ClusteredGraph,
-    y: Any,
+    data: NodeData, classes: tuple[np.ndarray, tuple[Any, ...]], w: np.ndarray, recipe: ClusteredGraph, y: Any
 ) -> ClassStatistics:
-    return gather_classes(read, *classes, w, setting, recipe.origin(y), self_loops=bool(recipe.self_loops))
+    return gather_classes(data, *classes, w, recipe.origin(y), self_loops=bool(recipe.self_loops))

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from higsfa.core.fields import receptive_fields
 from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.sums.plan import BLOCK
 from higsfa.estimators._architecture import html_table, text_table
 from higsfa.estimators._progress import progress
 from higsfa.estimators._pyramid import design_pyramid
@@ -35,14 +36,13 @@ from higsfa.estimators._validation import (
     working_dtype,
 )
 from higsfa.estimators.layer import Layer
-from higsfa.training import network as driver
+from higsfa.training.budget import Budget, Workload, make_budget, tile_size
 from higsfa.training.checkpoints import Checkpoint, fit_key
-from higsfa.training.features import feature_major
 from higsfa.training.layer import LayerPlan, TrainedLayer
-from higsfa.training.network import Budget, make_budget, tile_size, train_network
+from higsfa.training.network import train_network
 from higsfa.training.runner import threads
 from higsfa.training.sources import Source
-from higsfa.training.stores import free_bytes, spill_folder
+from higsfa.training.stores import feature_major, free_bytes, spill_folder
 
 try:
     VERSION = version("higsfa")
@@ -159,19 +159,18 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             raise ValueError("input_shape: pass it, the network does not know it before it is fitted")
         plans = self._planned(shape)
         kind = np.dtype(dtype)
-        return make_budget(
-            plans,
+        work = Workload(
+            tuple(plans),
             n_samples,
             int(np.prod(shape)),
             kind.itemsize,
             product_dtype(kind).itemsize,
             n_cells,
             64,
-            -(-n_samples // driver.NETWORK_BLOCK),
+            -(-n_samples // BLOCK),
             self._n_jobs(),
-            self._memory_limit(),
-            disk=free_bytes(spill_folder(self.spill)),
         )
+        return make_budget(work, self._memory_limit(), disk=free_bytes(spill_folder(self.spill)))
 
     # ------------------------------------------------------------------ fitting
 

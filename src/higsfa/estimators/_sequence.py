@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -14,12 +15,12 @@ from sklearn.utils.metaestimators import available_if
 from higsfa.core.expansion.expansion import as_expansion
 from higsfa.core.graph import build
 from higsfa.core.graph.build import NotEnoughData
+from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators._base import NodeEstimator
 from higsfa.estimators._validation import check_data, unchanged_on_error
 from higsfa.graphs import SequenceGraph
-from higsfa.training.gather import array_reader
-from higsfa.training.sources import Source
-from higsfa.training.statistics import Origin, SequenceStatistics, gather_sequence
+from higsfa.training.gather import ArrayReader
+from higsfa.training.statistics import Origin, SequenceStatistics
 
 
 def _expands_exactly(self: Any) -> bool:
@@ -58,10 +59,9 @@ class SequenceEstimator(NodeEstimator):
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
             graph = build.sequence(build.recording_lengths(groups, len(X)), self.lag, scaled=False)
-            read, dtype = self._reader(X)
-            setting = self._centered_setting(X, read, dtype, graph.sample_weight)
-            self._adopt(gather_sequence(read, graph, setting, self._origin()), X)
-            self._tail = read(np.arange(0))
+            data = self._data(X, graph.sample_weight)
+            self._adopt(SequenceStatistics(*data.gather(sequence_plan(0, graph)), self._origin()), X)
+            self._tail = data.read(np.arange(0))
             self._recording: Any = None
         return self
 
@@ -88,7 +88,8 @@ class SequenceEstimator(NodeEstimator):
         with unchanged_on_error(self), np.errstate(all="ignore"):
             first = not hasattr(self, "n_features_in_")
             source = check_data(self, X, reset=first)
-            X = self._reader(source)[0](np.arange(len(source)))
+            data = self._data(source)
+            X = data.read(np.arange(len(source)))
             lengths = build.recording_lengths(groups, len(X))
             ids = [None] * len(lengths) if groups is None else np.asarray(groups)[np.cumsum(lengths) - lengths].tolist()
             known = getattr(self, "statistics_", None)
@@ -98,20 +99,15 @@ class SequenceEstimator(NodeEstimator):
             joined = np.concatenate([tail.astype(X.dtype, copy=False), X]) if len(tail) else X
             lengths = lengths.copy()
             lengths[0] += len(tail)
-            statistics = self._gather_part(source, joined, lengths, len(tail))
+            graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
+            data = replace(data, read=ArrayReader(joined, data.dtype))
+            statistics = SequenceStatistics(*data.gather(sequence_plan(len(tail), graph)), self._origin())
             self._tail = joined[max(len(joined) - lengths[-1], len(joined) - self.lag) :].copy()
             self._recording = ids[-1]
             self.statistics_ = statistics if known is None else known + statistics
             with suppress(NotEnoughData):  # one sample, say: the sums are kept, features come with more data
                 self._adopt(self.statistics_, source)
         return self
-
-    def _gather_part(self, source: Source, X: np.ndarray, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
-        center = self._given_center(X.shape[1])
-        assert center is not None
-        setting = self._setting(source, X.dtype, center)
-        graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
-        return gather_sequence(array_reader(X, setting.dtype), graph, setting, self._origin(), n_before)
 
     def _origin(self) -> Origin:
         return SequenceGraph(self.lag).origin(None)

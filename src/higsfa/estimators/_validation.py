@@ -13,7 +13,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
 from higsfa.core.expansion.expansion import Expansion
-from higsfa.training.gather import PILOT, Reader, array_reader
+from higsfa.training.gather import PILOT, ArrayReader, Reader
 from higsfa.training.sources import Array, MappedFile, Source, as_source
 
 LAZY_PILOT = 64
@@ -38,9 +38,10 @@ def product_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if single else np.float64)
 
 
-def rounding(dtype: np.dtype[Any]) -> float:
-    """Relative rounding of data of this type, as far as it is that of the products."""
-    return float(np.finfo(product_dtype(dtype)).eps)
+def rounding(dtype: np.dtype[Any], products: np.dtype[Any] | None = None) -> float:
+    """Relative rounding of data of this dtype, or of their products where that is coarser."""
+    finest = product_dtype(dtype) if products is None else products
+    return float(max(np.finfo(product_dtype(dtype)).eps, np.finfo(finest).eps))
 
 
 def working_dtype(X: Source, expansions: Iterable[Expansion]) -> np.dtype[Any]:
@@ -130,7 +131,7 @@ def flat_reader(source: Source, dtype: np.dtype[Any]) -> Reader:
     """Samples of a source as rows of features, in the precision of the products."""
     n_features = int(np.prod(source.shape))
     if isinstance(source, Array):
-        return array_reader(source.X.reshape(len(source), n_features), dtype)
+        return ArrayReader(source.X.reshape(len(source), n_features), dtype)
 
     def read(rows: np.ndarray) -> np.ndarray:
         samples = source.take(rows)

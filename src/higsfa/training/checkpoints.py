@@ -37,10 +37,10 @@ from higsfa._model_nodes import NodeShape, pack_nodes, unpack_nodes
 from higsfa.core.expansion.terms import Function, Term
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.node.node import Node
-from higsfa.core.sums.sums import Sums, Tree, zero_for
-from higsfa.training.features import Schedule
+from higsfa.core.sums.sums import Sums, Tree
 from higsfa.training.identity import UnknownIdentity, identify
 from higsfa.training.layer import LayerPlan, TrainedLayer
+from higsfa.training.stores import Schedule
 
 PROTOCOL = 2
 INTERVAL = 60.0
@@ -265,9 +265,7 @@ class SumsPlace:
             projection = () if frontend.projection is None else (frontend.projection.matrix, frontend.projection.mean)
             for array in (frontend.center, gathering.shift, *projection):
                 sha.update(np.ascontiguousarray(array).tobytes())
-        frontend = gatherings[0].frontend
-        empty = zero_for(schedule.plan, frontend.n_inputs, frontend.n_variables)
-        return cls(first_node, len(gatherings), schedule, empty, sha.hexdigest()[:16])
+        return cls(first_node, len(gatherings), schedule, gatherings[0].empty(), sha.hexdigest()[:16])
 
     @property
     def n_blocks(self) -> int:
@@ -334,7 +332,7 @@ def _hash_of_graph(graph: TrainingGraph) -> str:
     return sha.hexdigest()[:16]
 
 
-class LayerStore:
+class LayerProgress:
     """What one layer leaves in a checkpoint while it is being trained."""
 
     def __init__(self, checkpoint: Checkpoint, k: int, layer: LayerPlan, schedule: Schedule) -> None:
@@ -361,11 +359,11 @@ class LayerStore:
             return 0
         block, trees = found
         for gathering, tree in zip(gatherings, trees, strict=True):
-            gathering.waiting.update(tree)
+            gathering.tree.waiting.update(tree)
         return block
 
     def after_block(self, first_node: int, next_block: int, gatherings: Sequence[Any]) -> None:
         """A block has been added to all nodes; written when it is time."""
         if self._checkpoint.due():
             place = SumsPlace.of(first_node, gatherings, self._schedule)
-            self._checkpoint.save_sums(self._k, place, next_block, [g.waiting for g in gatherings])
+            self._checkpoint.save_sums(self._k, place, next_block, [g.tree.waiting for g in gatherings])

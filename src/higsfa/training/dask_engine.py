@@ -20,14 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.node.node import Frontend
+from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.sums import Sums, Tree, merge
 from higsfa.training.checkpoints import Checkpoint
-from higsfa.training.features import Schedule, feature_major
-from higsfa.training.layer import LayerPlan, TrainedLayer
+from higsfa.training.gather import NodeSums, gather
+from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, statistics_of, train_nodes
 from higsfa.training.runner import Runner, one_blas_thread, one_by_one
-from higsfa.training.stores import Block, field_of
-from higsfa.training.train_layer import NodeSums, Reduce, start_node, train_nodes
+from higsfa.training.stores import Block, Schedule, feature_major, field_of
 
 Floats = NDArray[np.float64]
 
@@ -62,6 +61,11 @@ class Job:
             block = layer.encode(block, self.dtype, one_by_one)
         HELD.put(self.fit, t, len(self.below), block, self.keep_bytes)
         return block
+
+    def start(self, p: int, **origin: Any) -> NodeSums:
+        """Empty sums of node p, with a shift from the `first` tile or with a known `shift`."""
+        frontend = self.frontends[p if len(self.frontends) > 1 else 0]
+        return NodeSums(frontend, self.schedule.plan, self.dtype, **origin)
 
 
 class Held:
@@ -119,29 +123,23 @@ def _shifts(job: Job) -> list[Floats]:
     """The shift of every node, from the first tile."""
     with one_blas_thread():
         first = job.features(0)
-        return [
-            start_node(p, job.frontends, job.schedule, field_of(first, index), job.dtype).shift
-            for p, index in enumerate(job.plan.fields.index)
-        ]
+        return [job.start(p, first=field_of(first, index)).shift for p, index in enumerate(job.plan.fields.index)]
 
 
 def _fold(job: Job, shifts: list[Floats], block: int) -> list[Sums]:
     """The sums of all nodes over one block."""
     index = job.plan.fields.index
-    nodes = [
-        NodeSums(job.frontends[p if len(job.frontends) > 1 else 0], job.schedule, shifts[p], job.dtype)
-        for p in range(len(index))
-    ]
-    t = sum(len(tiles) for tiles in job.schedule.blocks[:block])
+    nodes = [job.start(p, shift=shift) for p, shift in enumerate(shifts)]
+    begin = sum(len(tiles) for tiles in job.schedule.blocks[:block])
+
+    def fields(t: int) -> Callable[[int], Any]:
+        features = job.features(t)
+        return lambda p: field_of(features, index[p])
+
     with one_blas_thread(), np.errstate(all="ignore"):
-        for tile in job.schedule.blocks[block]:
-            features = job.features(t)
-            for p, node in enumerate(nodes):
-                node.add(field_of(features, index[p]), tile)
-            t += 1
-        for node in nodes:
-            node.end_block(0)
-        return [node.total() for node in nodes]
+        tiles = job.schedule.blocks[block]
+        gather(nodes, [(0, ((tile, fields(t)) for t, tile in enumerate(tiles, begin)))])
+        return [node.tree.total() for node in nodes]
 
 
 def _merge(a: list[Sums], b: list[Sums]) -> list[Sums]:
@@ -153,9 +151,14 @@ def _some(total: list[Sums], lo: int, hi: int) -> list[Sums]:
     return total[lo:hi]
 
 
-def _reduce(sums: list[Sums], lo: int, shifts: list[Floats], reduce: Reduce) -> list[Any]:
+def _reduce(job: Job, sums: list[Sums], lo: int, shifts: list[Floats], reduce: Reduce) -> list[Any]:
+    results = []
     with one_blas_thread(), np.errstate(all="ignore"):
-        return [reduce(lo + i, own, shifts[lo + i]) for i, own in enumerate(sums)]
+        for p, own in enumerate(sums, lo):
+            node = job.start(p, shift=shifts[p])
+            node.tree.add(0, own)
+            results.append(reduce(p, statistics_of(node, job.plan.precision(job.dtype))))
+    return results
 
 
 def _same(value: Any) -> Any:
@@ -212,7 +215,7 @@ class DaskGathering:
         parts = []
         for lo in range(0, n, step):
             some = self._submit(_some, total, lo, min(lo + step, n))
-            parts.append(self._submit(_reduce, some, lo, shifts, work))
+            parts.append(self._submit(_reduce, held, some, lo, shifts, work))
         return [result for part in self.client.gather(parts) for result in part]
 
     def _submit(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:

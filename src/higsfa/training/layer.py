@@ -1,21 +1,35 @@
-"""Layers before and after training."""
+"""One layer: its plan, its training in one pass over the features below, and the layer after training.
+
+Features travel between layers as feature-major blocks, one per tile of the plan: (nodes, width, samples). Where they
+are stored, each node is trained on its own, start to end, and its sums are thrown away at once. Otherwise tiles are
+streamed: the layers below are computed again for every tile, and the sums of many nodes grow side by side. Both ways
+add up the same tiles in the same order: not a bit differs.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.expansion.expansion import Expansion
+from higsfa.core.expansion.expansion import Expansion, parse_expansion
 from higsfa.core.fields import Fields
-from higsfa.core.node.node import Frontend, Node, Projection
+from higsfa.core.linalg import principal_axes
+from higsfa.core.node.frontend import Frontend, Projection
+from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
+from higsfa.training.gather import NodeSums, TileInputs, gather
 from higsfa.training.runner import Runner
-from higsfa.training.stores import Block, field_of
+from higsfa.training.statistics import GraphStatistics, Origin, add_fields
+from higsfa.training.stores import Block, Features, Schedule, Store, field_of
 
 Floats = NDArray[np.float64]
+Reduce = Callable[[int, GraphStatistics], Any]
+"""What becomes of the statistics of a node: called with its index and its statistics."""
+NETWORK = Origin.of("network")
 
 
 @dataclass(frozen=True)
@@ -134,3 +148,242 @@ class TrainedLayer:
             node = self.node(p)
             means[p, : node.n_components] = node.output_mean
         return means
+
+
+# ---------------------------------------------------------------------------------------------- what statistics become
+
+
+@dataclass(frozen=True, eq=False)
+class Solve:
+    """Statistics to trained nodes."""
+
+    plan: LayerPlan
+
+    def __call__(self, p: int, statistics: GraphStatistics) -> Node:
+        _check_finite(statistics)
+        return statistics.solve(self.plan.options, clip_range=self.plan.clip_range)
+
+
+def moments(p: int, statistics: GraphStatistics) -> tuple[Floats, Floats]:
+    """Mean and covariance of the raw input."""
+    _check_finite(statistics)
+    return statistics.moments()
+
+
+def without_groups(p: int, statistics: GraphStatistics) -> GraphStatistics:
+    """Statistics that can be added to those of other fields."""
+    return statistics.without_groups()
+
+
+def _check_finite(statistics: GraphStatistics) -> None:
+    """Raise if data were not finite, or so large that their products are not."""
+    if not statistics.sums.is_finite():
+        raise FloatingPointError("sums are not finite")
+
+
+def statistics_of(sums: NodeSums, precision: float) -> GraphStatistics:
+    """The statistics of a node whose tiles have all been added."""
+    return GraphStatistics(sums.tree.total(), sums.shift, sums.frontend, precision, NETWORK, sums.plan.weighting)
+
+
+# ---------------------------------------------------------------------------------------------- one pass
+
+
+class PassStore(Protocol):
+    """Where a pass leaves what it has done so far, and finds it after an interruption."""
+
+    def finished(self) -> dict[int, Node]: ...
+    def add(self, p: int, node: Node) -> None: ...
+    def resume(self, first_node: int, sums: list[NodeSums]) -> int: ...
+    def after_block(self, first_node: int, next_block: int, sums: list[NodeSums]) -> None: ...
+
+
+class Gathering(Protocol):
+    """One pass over the features below a layer: the statistics of every node, reduced; on threads, or on workers."""
+
+    @property
+    def plan(self) -> LayerPlan: ...
+    @property
+    def schedule(self) -> Schedule: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def run(self) -> Runner: ...
+
+    def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ThreadGathering:
+    """A pass on the threads of this process.
+
+    Attributes
+    ----------
+    nodes_at_once : how many nodes are summed side by side when tiles are streamed.
+    on_node : called with the number of node-tiles that were added, for progress.
+    saved : where finished nodes and sums are saved.
+    use : called with the index of each trained node and the node, right away.
+    """
+
+    plan: LayerPlan
+    below: Features
+    schedule: Schedule
+    dtype: np.dtype[Any]
+    run: Runner
+    nodes_at_once: int
+    on_node: Callable[[int], None] = lambda _: None
+    saved: PassStore | None = None
+    use: Callable[[int, Node], None] = lambda p, node: None
+
+    def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]:
+        this = self
+        if plan is not self.plan:  # a pass before it, for means and principal components
+            this = replace(self, on_node=lambda _: None, saved=None, use=lambda p, node: None)
+        elif plan.shared:
+            this = replace(self, saved=None, use=lambda p, node: None)
+        n = plan.fields.n_nodes
+        finished = {} if this.saved is None else this.saved.finished()
+        results: list[Any] = [finished.get(p) for p in range(n)]
+        if self.below.kept:
+            this._node_by_node(plan, frontends, reduce, results)
+        else:
+            for lo in range(0, n, self.nodes_at_once):
+                nodes = range(lo, min(lo + self.nodes_at_once, n))
+                if all(p in finished for p in nodes):
+                    this.on_node(len(nodes) * len(self.schedule.tiles))
+                else:
+                    this._tile_by_tile(plan, frontends, reduce, results, nodes)
+        return results
+
+    def _node_by_node(self, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any]) -> None:
+        index, below = plan.fields.index, self.below
+
+        def work(p: int) -> None:
+            if results[p] is None:
+                sums = self._start(p, frontends, below.field(0, index[p]))
+                gather([sums], self._blocks(lambda t: lambda _: below.field(t, index[p])))
+                self._conclude(p, sums, reduce, results)
+            self.use(p, results[p])
+            self.on_node(len(self.schedule.tiles))
+
+        self.run(work, len(results))
+
+    def _tile_by_tile(self, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any], nodes: range) -> None:
+        index, saved, first = plan.fields.index, self.saved, self.below.tile(0)
+        sums: list[Any] = [self._start(p, frontends, field_of(first, index[p])) for p in nodes]
+        begin = 0 if saved is None else saved.resume(nodes.start, sums)
+        n_skipped = sum(len(tiles) for tiles in self.schedule.blocks[:begin])
+        self.on_node(len(nodes) * n_skipped)
+
+        def fields(t: int) -> Callable[[int], Any]:
+            features = first if t == 0 else self.below.tile(t)
+            if t > n_skipped:
+                self.on_node(len(nodes))  # the tile before is done
+            return lambda i: field_of(features, index[nodes[i]])
+
+        def after_block(block: int) -> None:
+            if saved is not None:
+                saved.after_block(nodes.start, block + 1, sums)
+
+        gather(sums, self._blocks(fields, begin), self.run, after_block)
+        self.on_node(len(nodes) if n_skipped < len(self.schedule.tiles) else 0)
+
+        def conclude(i: int) -> None:
+            own, sums[i] = sums[i], None
+            if results[nodes[i]] is None:
+                self._conclude(nodes[i], own, reduce, results)
+
+        self.run(conclude, len(nodes))
+
+    def _start(self, p: int, frontends: tuple[Frontend, ...], raw: Any) -> NodeSums:
+        """Empty sums of node p, with a shift from its raw input in the first tile."""
+        return NodeSums(frontends[p if len(frontends) > 1 else 0], self.schedule.plan, self.dtype, first=raw)
+
+    def _blocks(
+        self, fields: Callable[[int], Callable[[int], Any]], begin: int = 0
+    ) -> Iterator[tuple[int, Iterator[TileInputs]]]:
+        """Blocks from `begin` on, with their tiles; `fields(t)` gives the raw input of each node for tile t."""
+        t = 0
+        for block, tiles in enumerate(self.schedule.blocks):
+            if block >= begin:
+                yield block, ((tile, fields(i)) for i, tile in enumerate(tiles, t))
+            t += len(tiles)
+
+    def _conclude(self, p: int, sums: NodeSums, reduce: Reduce, results: list[Any]) -> None:
+        results[p] = reduce(p, statistics_of(sums, self.plan.precision(self.dtype)))
+        if self.saved is not None:
+            self.saved.add(p, results[p])
+
+
+# ---------------------------------------------------------------------------------------------- training
+
+
+def train_nodes(gathering: Gathering, means: Floats | None) -> TrainedLayer:
+    """Train all nodes of a layer.
+
+    Parameters
+    ----------
+    gathering : a pass over the features below.
+    means : (nodes below, width) means of those features, or None if they are not known (raw input).
+    """
+    plan = gathering.plan
+    frontends = make_frontends(gathering, means)
+    if plan.shared:
+        return TrainedLayer(plan, (Solve(plan)(0, add_fields(gathering(plan, frontends, without_groups))),))
+    return TrainedLayer(plan, tuple(gathering(plan, frontends, Solve(plan))))
+
+
+def train_layer(gathering: ThreadGathering, means: Floats | None, store: Store | None) -> tuple[TrainedLayer, Features]:
+    """Train a layer on threads; returns it and its features, which are stored if there is a store."""
+    below, plan = gathering.below, gathering.plan
+    if plan.shared or store is None or not below.kept:
+        layer = train_nodes(gathering, means)
+        return layer, computed_features(layer, below, store, gathering.dtype, gathering.run)
+    store.reserve()
+
+    def encode(p: int, node: Node) -> None:
+        for t, n in enumerate(store.samples):
+            out = np.empty((1, store.width, n), store.dtype)
+            node.encode(below.field(t, plan.fields.index[p]), out[0])
+            store.write(t, p, out)
+
+    layer = train_nodes(replace(gathering, use=encode), means)
+    return layer, Features.on(store)
+
+
+def computed_features(
+    layer: TrainedLayer, below: Features, store: Store | None, dtype: np.dtype[Any], run: Runner
+) -> Features:
+    """Features of a trained layer, computed when asked for."""
+    return Features(lambda t: layer.encode(below.tile(t), dtype, run), store)
+
+
+def make_frontends(gathering: Gathering, means: Floats | None) -> tuple[Frontend, ...]:
+    """The frontend of every node (one for all if they are the same): centre and principal components."""
+    plan = gathering.plan
+    n_nodes, index = plan.fields.n_nodes, plan.fields.index
+    if plan.pca is None and means is not None:
+        centers = [means[index[p]].ravel() for p in range(n_nodes)]
+        if plan.shared:
+            centers = [np.mean(centers, axis=0)]
+        return tuple(plan.frontend(center) for center in centers)
+    if plan.pca is None and plan.expansion.is_linear:
+        return (plan.frontend(np.zeros(plan.n_inputs)),)
+    raw = replace(plan, expansion=parse_expansion("identity"), pca=None)
+    found = gathering(raw, (raw.frontend(np.zeros(raw.n_inputs)),), moments)
+    if plan.shared:
+        mean = np.mean([m for m, _ in found], axis=0)
+        found = [(mean, np.mean([C + np.outer(m - mean, m - mean) for m, C in found], axis=0))]
+    if plan.pca is None:
+        return tuple(plan.frontend(mean) for mean, _ in found)
+    out: list[Any] = [None] * len(found)
+
+    def project(p: int) -> None:
+        mean, C = found[p]
+        some = principal_axes(C, 1e-12 * max(float(np.trace(C)), 0.0), plan.n_inputs)[1]
+        axes = np.zeros((plan.n_raw, plan.n_inputs))
+        axes[:, : some.shape[1]] = some
+        out[p] = plan.frontend(np.zeros(plan.n_inputs), Projection(axes.T, mean))
+
+    gathering.run(project, len(found))
+    return tuple(out)

@@ -13,15 +13,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from higsfa.core.graph.build import NotEnoughData, class_rates
-from higsfa.core.graph.edges import ChainEdges
-from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import check_one_kind
-from higsfa.core.node.node import Frontend, Node
+from higsfa.core.node.frontend import Frontend
+from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions, solve_node
-from higsfa.core.sums.covariances import Covariances, Weighting, covariances
-from higsfa.core.sums.plan import Plan, class_plan, make_plan, sequence_plan, unit_of
+from higsfa.core.sums.covariances import Covariances, covariances, group_products
+from higsfa.core.sums.plan import Plan, class_plan
 from higsfa.core.sums.sums import Sums, merge, shifted, zero
-from higsfa.training.gather import Reader, gather, guarded
+from higsfa.core.sums.weighting import Weighting, unit_of
+from higsfa.training.gather import Reader, gather_node
 
 Floats = NDArray[np.float64]
 
@@ -92,11 +92,18 @@ class Statistics:
         is_there = first > 8 * self.precision * np.abs(self.shift) * sums.weights[: sums.n_channels].sum()
         return int(np.count_nonzero(is_there & (np.einsum("kii->i", sums.second) == 0)))
 
+    def moments(self) -> tuple[Floats, Floats]:
+        """Mean and covariance of the variables, with sample weights."""
+        cov = self.covariances()
+        return cov.plain_mean + self.shift, cov.plain
+
     def solve(self, options: NodeOptions, *, clip_range: bool = True) -> Node:
-        """Train the node."""
-        frontend = self.frontend
+        """Train the node. With `clip_range` it keeps the range of its inputs, against extrapolation."""
+        frontend, sums = self.frontend, self.sums
         if clip_range and not frontend.expansion.is_linear:
-            frontend = guarded(frontend, self.sums, self.precision)
+            # A few roundings wider, so that no training sample is ever clipped.
+            margin = 16 * self.precision * np.maximum(np.abs(sums.low), np.abs(sums.high))
+            frontend = replace(frontend, low=sums.low - margin, high=sums.high + margin)
         return solve_node(self.covariances(), frontend, self.shift, options)
 
     def __add__(self, other: object) -> Any:
@@ -154,6 +161,17 @@ class GraphStatistics(Statistics):
     def weighting(self) -> Weighting:
         return self.known
 
+    def without_groups(self) -> GraphStatistics:
+        """The same with products of group sums folded into the edge term, so that sums of several fields add."""
+        sums, known = self.sums, self.known
+        K, T = sums.n_channels, sums.first.shape[1]
+        edges = np.zeros((T, T)) if sums.edges is None else sums.edges.copy()
+        edges -= 2.0 * group_products(sums, known)
+        # Edge weighting and group term depend on the shift each, but not together, so both are folded.
+        edges += 2.0 * np.tensordot(known.mix[1], sums.second, axes=1)
+        folded = replace(sums, weights=sums.weights[:K], first=sums.first[:K], edges=edges)
+        return replace(self, sums=folded, known=replace(known, mix=known.mix * [[1.0], [0.0], [1.0]], couplings=()))
+
     def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
         raise ValueError(
             f"{self} cannot be added: this graph is built from all samples at once. Statistics of parts add for time "
@@ -205,52 +223,55 @@ class ClassStatistics(Statistics):
         """The same sums, with channels for these classes in this order."""
         at = np.array([0] + [1 + classes.index(c) for c in self.classes])
         old = self.sums
-        sums = zero(len(old.low), old.n_variables, len(classes) + 1, 0, has_edges=False)
+        sums = zero(len(old.low), old.first.shape[1], len(classes) + 1, 0, has_edges=False)
         sums.weights[at], sums.first[at], sums.second[at] = old.weights, old.first, old.second
         sums = replace(sums, low=old.low.copy(), high=old.high.copy())
         return replace(self, sums=sums, classes=classes)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What is fixed before gathering: the frontend, the type of the products, and the relative rounding of the data."""
+def add_fields(parts: list[GraphStatistics]) -> GraphStatistics:
+    """Statistics of one node over several fields, of which each saw all samples; groups are folded already."""
+    first, total = parts[0], parts[0].sums.copy()  # sums that a worker returned may still be its own
+    for part in parts[1:]:
+        total = merge(total, shifted(part.sums, part.shift - first.shift))
+    whole = replace(first.known, edge_weight=first.known.edge_weight * len(parts))
+    return replace(first, sums=total, known=whole)
 
+
+@dataclass(frozen=True)
+class NodeData:
+    """What the sums of a single node are gathered from.
+
+    Attributes
+    ----------
+    read : rows of the data by index.
+    frontend : from samples to variables.
+    dtype : of the products.
+    precision : relative rounding of data and products.
+    """
+
+    read: Reader
     frontend: Frontend
     dtype: np.dtype[Any]
-    rounding: float
+    precision: float
 
-    def run(self, read: Reader, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
-        sums, shift = gather(read, plan, self.frontend, self.dtype)
-        return sums, shift, self.frontend, max(float(np.finfo(self.dtype).eps), self.rounding)
-
-
-def gather_graph(read: Reader, graph: TrainingGraph, setting: Setting, origin: Origin) -> Statistics:
-    """Statistics of all samples of a graph."""
-    plan = make_plan(graph)
-    return GraphStatistics(*setting.run(read, plan), origin, Weighting.of(plan))
-
-
-def gather_sequence(
-    read: Reader, graph: TrainingGraph, setting: Setting, origin: Origin, n_before: int = 0
-) -> SequenceStatistics:
-    """Statistics of recordings; of the first `n_before` samples only the edges that start there are counted."""
-    assert all(isinstance(part.edges, ChainEdges) for part in graph.parts)
-    return SequenceStatistics(*setting.run(read, sequence_plan(n_before, graph)), origin)
+    def gather(self, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
+        """The first attributes of statistics."""
+        return *gather_node(self.read, plan, self.frontend, self.dtype), self.frontend, self.precision
 
 
 def gather_classes(
-    read: Reader,
+    data: NodeData,
     codes: NDArray[np.intp],
     classes: tuple[Any, ...],
     w: Floats,
-    setting: Setting,
     origin: Origin,
     *,
     self_loops: bool,
 ) -> ClassStatistics:
     """Statistics class by class; code -1 is a sample without a class."""
     unit = unit_of(w)
-    sums, shift, frontend, precision = setting.run(read, class_plan(codes, len(classes), w / unit))
+    sums, shift, frontend, precision = data.gather(class_plan(codes, len(classes), w / unit))
     for array in (sums.weights, sums.first, sums.second):
         array *= unit
     return ClassStatistics(sums, shift, frontend, precision, origin, classes, self_loops)

@@ -1,6 +1,6 @@
-"""Where features wait for the next pass: in memory, or in a file that vanishes with the fit.
+"""Features between layers, tile by tile: in memory, in a file that vanishes with the fit, or computed when asked for.
 
-A shelf holds one block (nodes, width, samples) for each tile. What is read from it again are the fields of single
+A store holds one block (nodes, width, samples) for each tile. What is read from it again are the fields of single
 nodes, so a file is read in a few long stretches.
 """
 
@@ -12,8 +12,10 @@ import shutil
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.node.raw import Raw, Rows
+from higsfa.core.sums.plan import Plan
+from higsfa.core.sums.tile import Tile
+from higsfa.training.runner import Runner
 
 Block = NDArray[Any]
 """Features of all nodes of a layer for the samples of a tile: (nodes, width, n)."""
@@ -41,7 +46,32 @@ def field_of(block: Block, index: NDArray[np.intp]) -> Raw:
     return Rows(block.reshape(nodes * width, n), rows)
 
 
-class Shelf(ABC):
+READ_ROWS = 1024
+"""Samples that are read at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The tiles of a plan, cut once for all layers, block by block."""
+
+    plan: Plan
+    blocks: tuple[tuple[Tile, ...], ...]
+
+    @classmethod
+    def of(cls, plan: Plan, rows: int) -> Schedule:
+        return cls(plan, tuple(tuple(plan.tiles(b, rows)) for b in range(plan.n_blocks)))
+
+    @cached_property
+    def tiles(self) -> list[Tile]:
+        return [tile for block in self.blocks for tile in block]
+
+    @property
+    def samples(self) -> list[int]:
+        """Number of samples of every tile."""
+        return [tile.n_rows for tile in self.tiles]
+
+
+class Store(ABC):
     """Blocks of features, one a tile.
 
     Parameters
@@ -54,13 +84,9 @@ class Shelf(ABC):
         self.nodes, self.width, self.samples, self.dtype = nodes, width, samples, dtype
         self.complete = False
 
-    def filled(self) -> None:
-        """Say that all blocks have been written."""
-        self.complete = True
-
     @abstractmethod
     def reserve(self) -> None:
-        """Make room for all blocks; to be called before the first is written."""
+        """Allocate all blocks; to be called before the first is written."""
 
     @abstractmethod
     def write(self, t: int, first: int, part: Block) -> None:
@@ -74,7 +100,7 @@ class Shelf(ABC):
         """Raw input of the node whose field is `index`."""
 
 
-class MemoryShelf(Shelf):
+class MemoryStore(Store):
     """Blocks in memory."""
 
     def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any]) -> None:
@@ -95,8 +121,8 @@ class MemoryShelf(Shelf):
         return field_of(self._blocks[t], index)
 
 
-class FileShelf(Shelf):
-    """Blocks in a nameless file, which the system removes when the shelf is gone, whatever happens."""
+class FileStore(Store):
+    """Blocks in a nameless file, which the system removes when the store is gone, whatever happens."""
 
     def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any], folder: Path) -> None:
         super().__init__(nodes, width, samples, dtype)
@@ -194,3 +220,114 @@ def _lies_in_memory(folder: Path) -> bool:
         if str(place) in mounts:
             return mounts[str(place)] in ("tmpfs", "ramfs")
     return False
+
+
+class Features:
+    """Features of a layer, tile by tile: all in a store, or computed each time they are asked for.
+
+    Parameters
+    ----------
+    compute : the block of a tile.
+    store : where blocks wait; None to compute them every time.
+    put_all : puts all blocks in the store; by default they are computed one after the other.
+    """
+
+    def __init__(
+        self, compute: Callable[[int], Block], store: Store | None, put_all: Callable[[Store], None] | None = None
+    ) -> None:
+        self._compute, self.store, self._put_all = compute, store, put_all
+
+    @classmethod
+    def on(cls, store: Store) -> Features:
+        """Features that are all there."""
+        store.complete = True
+        return cls(_nothing, store)
+
+    @property
+    def kept(self) -> bool:
+        """Whether every block is in the store."""
+        return self.store is not None and self.store.complete
+
+    def fill(self) -> None:
+        """Put all blocks in the store, if there is one. Nothing is trained in a store that is half full."""
+        if self.store is None or self.store.complete:
+            return
+        self.store.reserve()
+        if self._put_all is not None:
+            self._put_all(self.store)
+        else:
+            for t in range(len(self.store.samples)):
+                self.store.write(t, 0, self._compute(t))
+        self.store.complete = True
+        self._compute, self._put_all = _nothing, None  # what they were made of is not needed any more
+
+    def tile(self, t: int) -> Block:
+        """The block of a tile."""
+        self.fill()
+        return self._compute(t) if self.store is None else self.store.tile(t)
+
+    def field(self, t: int, index: NDArray[np.intp]) -> Raw:
+        """Raw input (children * width, n) of the node whose field is `index`, from the store."""
+        assert self.store is not None
+        return self.store.field(t, index)
+
+
+def _nothing(t: int) -> Block:
+    raise RuntimeError(f"tile {t} is in the store")
+
+
+def feature_major(samples: NDArray[Any], channels: int) -> Block:
+    """Samples (n, ...) as a block (pixels, channels, n), always a copy: a source may use its array again."""
+    flat = samples.reshape(len(samples), -1)
+    return np.array(flat.T, order="C").reshape(-1, channels, len(samples))
+
+
+def raw_features(
+    read: Callable[[NDArray[np.intp]], NDArray[Any]],
+    schedule: Schedule,
+    channels: int,
+    store: Store | None,
+    run: Runner,
+    *,
+    by_blocks: bool,
+) -> Features:
+    """Raw input, read and laid out feature-major.
+
+    The rows of a tile lie scattered over its block; read one tile after the other, a chunked file would be decoded
+    many times. So they go to the store block by block, in the order in which the data hold them, unless blocks are too
+    large for that.
+    """
+
+    def compute(t: int) -> Block:
+        return feature_major(read(schedule.tiles[t].rows), channels)
+
+    def put_all(store: Store) -> None:
+        t = 0
+        for tiles in schedule.blocks:
+            if tiles:
+                _put_block(store, t, tiles, read, channels, run)
+            t += len(tiles)
+
+    return Features(compute, store, put_all if by_blocks else None)
+
+
+def _put_block(
+    store: Store,
+    first: int,
+    tiles: tuple[Tile, ...],
+    read: Callable[[NDArray[np.intp]], NDArray[Any]],
+    channels: int,
+    run: Runner,
+) -> None:
+    rows = np.unique(np.concatenate([tile.rows for tile in tiles]))
+    samples = np.empty((len(rows), store.nodes * store.width), store.dtype)
+
+    def read_some(i: int) -> None:
+        some = read(rows[i * READ_ROWS : (i + 1) * READ_ROWS])
+        samples[i * READ_ROWS : (i + 1) * READ_ROWS] = some.reshape(len(some), -1)
+
+    def put(i: int) -> None:
+        store.write(first + i, 0, feature_major(samples[np.searchsorted(rows, tiles[i].rows)], channels))
+
+    run(read_some, -(-len(rows) // READ_ROWS))
+    run(put, len(tiles))

@@ -205,8 +205,7 @@ def test_identity_rows_hold_the_inputs(case):
 def test_scale_free_terms_only_scale_their_rows(case):
     children, width, terms, seed = case
     expansion = parse_expansion(text_of(terms))
-    assert expansion.is_scale_free == all(name != "normalized_quadratic" for name, _, _ in terms)
-    if expansion.is_scale_free:
+    if all(name != "normalized_quadratic" for name, _, _ in terms):
         X = np.random.default_rng(seed).standard_normal((children * width, 4))
         ratio = expansion(3 * X, children) / expansion(X, children)
         np.testing.assert_allclose(ratio, np.broadcast_to(ratio[:, :1], ratio.shape), rtol=1e-9)
@@ -316,7 +315,7 @@ def test_no_temporary_as_large_as_the_block(text):
     out = np.empty((expansion.size(40, 3), n))
     tracemalloc.start()
     try:
-        expansion.apply(X, out, 3)
+        expansion.fill(X, out, 3)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -347,11 +346,11 @@ def test_strided_and_empty_blocks_work():
     assert expansion.backward(X[:, :0], expansion(X[:, :0], 2), 2).shape == (6, 0)
 
 
-def test_apply_fills_the_callers_array():
+def test_fill_writes_to_the_callers_array():
     expansion = parse_expansion("identity | quadratic")
     X = block(3, 4)
     big = np.full((30, 4), np.nan)
-    assert expansion.apply(X, big[5 : 5 + expansion.size(4)]) is None
+    assert expansion.fill(X, big[5 : 5 + expansion.size(4)], 1) is None
     np.testing.assert_array_equal(big[5:19], expansion(X))
     assert np.isnan(big[:5]).all()
     assert np.isnan(big[19:]).all()
@@ -494,14 +493,10 @@ def test_wrong_arrays_are_errors():
         expansion(X, children=3)
     with pytest.raises(ValueError, match="at least 1"):
         expansion(X, children=0)
-    with pytest.raises(TypeError, match="dtype of X"):
-        expansion.apply(X, out.astype(np.float32))
-    with pytest.raises(ValueError, match=re.escape("shape (5, 3)")):
-        expansion.apply(X, out[:4])
+    with pytest.raises(ValueError, match="dtype of X"):
+        expansion.backward(X, out.astype(np.float32))
     with pytest.raises(ValueError, match=re.escape("shape (5, 3)")):
         expansion.backward(X, out[:, :2])
-    with pytest.raises(ValueError, match="share memory"):
-        expansion.apply(out[1:3], out)
     with pytest.raises(ValueError, match="at least 1"):
         expansion.size(0)
 
@@ -512,9 +507,9 @@ def test_properties():
     assert not parse_expansion("identity | power1").is_linear
     assert not parse_expansion("polynomial2").is_linear
     exact = ["identity", "identity[:3]", "identity[0:]", "polynomial1"]
-    assert [parse_expansion(text).is_identity(3) for text in exact] == [True] * 4
+    assert [parse_expansion(text).layout(3).is_identity for text in exact] == [True] * 4
     other = ["identity[:2]", "identity | identity", "identity[:1] | identity[1:]", "power1", "polynomial2"]
-    assert [parse_expansion(text).is_identity(3) for text in other] == [False] * 5
+    assert [parse_expansion(text).layout(3).is_identity for text in other] == [False] * 5
 
 
 def test_polynomial2_is_identity_then_quadratic():
@@ -557,7 +552,6 @@ def test_functions_take_samples_as_rows():
     X = block(6, 6)
     np.testing.assert_array_equal(expansion(X, 2)[4:11], np.vstack([X**3, X.sum(axis=0)]))
     assert expansion(X.astype(np.float32), 2).dtype == np.float32
-    assert not expansion.is_scale_free
     assert not expansion.is_linear
     np.testing.assert_array_equal(expansion.identity_rows(6, 2), [0, 1, -1, 2, 3, -1])
     with pytest.raises(ValueError, match="no text form"):

@@ -56,7 +56,7 @@ def test_another_build_of_the_library_can_be_named(monkeypatch, tmp_path):
     copy = tmp_path / "copy.so"
     shutil.copy(library, copy)
     monkeypatch.setenv("HIGSFA_KERNELS", str(copy))
-    assert kernels._load_library().keys() == kernels._routines.keys()
+    assert kernels._load_library().keys() == kernels.routines.keys()
     monkeypatch.setenv("HIGSFA_KERNELS", str(tmp_path / "nowhere.so"))
     with pytest.warns(UserWarning, match="nowhere.so"):
         assert kernels._load_library() == {}

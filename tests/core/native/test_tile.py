@@ -12,15 +12,16 @@ from itertools import combinations_with_replacement, count, pairwise, product
 import numpy as np
 import pytest
 
+from higsfa.core import scratch as room
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.native import library as kernels
-from higsfa.core.native import scratch as room
 from higsfa.core.native import tile as fused
-from higsfa.core.node.node import Frontend, Node, Projection
+from higsfa.core.node.frontend import Frontend, Projection
+from higsfa.core.node.node import Node
 from higsfa.core.node.raw import Rows, Samples
-from higsfa.core.sums.plan import Tile, _Parts
-from higsfa.core.sums.sums import Accumulator, zero
-from higsfa.training.gather import add_tile
+from higsfa.core.sums.accumulate import Accumulator
+from higsfa.core.sums.sums import zero
+from higsfa.core.sums.tile import PartMaker, Tile
 from layouts import LAYOUTS, laid_out
 
 pytestmark = pytest.mark.skipif(not kernels.compiled(), reason="higsfa was installed without a C compiler")
@@ -46,7 +47,7 @@ def small_chunks_in_fresh_memory(monkeypatch):
     """Several chunks in a tile, so that parts and runs are cut; and scratch memory whose content would be noticed."""
     monkeypatch.setattr(room, "CHUNK_BYTES", 1)
     monkeypatch.setattr(room, "MIN_CHUNK", CHUNK)
-    monkeypatch.setattr(fused, "empty", lambda shape, kind: np.full(shape, np.nan, kind))
+    monkeypatch.setattr(fused, "empty_rows", lambda rows, n, kind: np.full((rows, n + 16), np.nan, kind)[:, :n])
     room.chunk_columns.cache_clear()
     assert room.chunk_columns(RAW, 4) == CHUNK
     yield
@@ -160,7 +161,7 @@ def weighting(name):
 def tiles_of(name):
     """Tiles with the weights of a weighting, cut as the weighting says; runs are samples with all things equal."""
     W, groups, cells, ends = weighting(name)
-    make_part, K, n_atoms, begin = _Parts(), len(W), int(groups.max()) + 1, 0
+    make_part, K, n_atoms, begin = PartMaker(), len(W), int(groups.max()) + 1, 0
     for end in ends:
         parts = []
         for a, b in cells:
@@ -216,17 +217,23 @@ def sources(container, layout, raw_kind, name):
     return [contained(x[:, tile.rows], container, layout, raw_kind) for tile in cached_tiles(name)]
 
 
-def empty_sums(frontend, name, kind):
+def empty_sums(frontend, shift, front, name, kind):
     W, groups, _, _ = weighting(name)
     sums = zero(frontend.n_inputs, frontend.n_variables, len(W), int(groups.max()) + 1, has_edges=False)
-    return Accumulator(sums, kind)
+    return Accumulator(frontend, shift, front, sums, kind)
 
 
 @pytest.fixture
 def calls(monkeypatch):
     """The compiled routines that were called."""
-    found, find = [], fused.find_routine
-    monkeypatch.setattr(fused, "find_routine", lambda *key: found.append(key) or find(*key))
+    found = []
+
+    class Recorded(dict):
+        def __getitem__(self, key):
+            found.append(key)
+            return super().__getitem__(key)
+
+    monkeypatch.setattr(kernels, "routines", Recorded(kernels.routines))
     return found
 
 
@@ -248,10 +255,10 @@ def test_sums_in_every_combination_equal_those_of_loops(text, name, calls):
                 by_numpy = way is None or not is_for_compiled(container, raw, kind)
                 if by_numpy and next(case) % SOMETIMES:
                     continue
-                sums = empty_sums(frontend, name, kind)
+                sums = empty_sums(frontend, shift, way, name, kind)
                 calls.clear()
                 for tile, source in zip(tiles, sources(container, layout, raw, name), strict=True):
-                    add_tile(sums, source, tile, frontend, shift, way)
+                    sums.add(source, tile)
                 assert calls == ([] if by_numpy else [("sum_tile", kind)] * len(tiles))
                 expected.check(sums.close(), kind)
 
@@ -312,7 +319,7 @@ def expanded_by_compiled(x, text, kind, children=CHILDREN):
     frontend = Frontend(parse_expansion(text), children, len(x), np.zeros(len(x)))
     n = x.shape[1]
     W = np.ones((1, n))
-    tile = Tile(np.arange(n), n, (_Parts()(0, n, W[:, 0]),), np.arange(n), np.ones(n), W)
+    tile = Tile(np.arange(n), n, (PartMaker()(0, n, W[:, 0]),), np.arange(n), np.ones(n), W)
     front, T = frontend.front(kind, shift=np.zeros(frontend.n_variables)), frontend.n_variables
     product, limits = np.zeros((T, T), kind), (np.full(len(x), np.inf, kind), np.full(len(x), -np.inf, kind))
     runs = fused.sum_tile(front, Rows(x.astype(kind)), tile, product, np.zeros((1, T, T), kind), limits)
@@ -407,14 +414,14 @@ def test_weights_that_grow_do_not_cost_digits(fused_):
     rng, dtype = np.random.default_rng(0), np.dtype(np.float32)
     X = rng.standard_normal((1500, 3))
     X[:1000] *= 1e4
-    make_part = _Parts()
+    make_part = PartMaker()
     parts = make_part(0, 1000, np.array([1e-9, 1.0])), make_part(1000, 1500, np.array([1.0, 1.0]))
     runs = np.zeros(1, dtype=np.intp), np.array([1500.0]), np.zeros((2, 1))
     tile = Tile(np.arange(1500), 1500, parts, *runs)
     frontend, sums = Frontend(parse_expansion("identity"), 1, 3, np.zeros(3)), zero(3, 3, 2, 0, has_edges=False)
-    adding = Accumulator(sums, dtype)
     front = frontend.front(dtype, shift=np.zeros(3)) if fused_ else None
-    add_tile(adding, Samples(X.astype(dtype), tile.rows), tile, frontend, np.zeros(3), front)
+    adding = Accumulator(frontend, np.zeros(3), front, sums, dtype)
+    adding.add(Samples(X.astype(dtype), tile.rows), tile)
     weights = np.repeat([1e-9, 1.0], [1000, 500])
     expected = (X * weights[:, None]).T @ X
     np.testing.assert_allclose(np.tril(adding.close().second[0]), np.tril(expected), atol=3e-6 * expected.max())

@@ -5,7 +5,7 @@ import pytest
 
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.linalg import fix_signs
-from higsfa.core.node.node import Frontend
+from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.solve import NodeOptions, _inverted, slow_features, solve_node
 from higsfa.core.sums.covariances import Covariances, Weighting, covariances
 from higsfa.core.sums.sums import Sums

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from higsfa import GSFA
-from higsfa.core.sums.plan import class_plan, make_plan, reduce_weightings, unit_of
+from higsfa.core.sums.plan import class_plan, make_plan
+from higsfa.core.sums.weighting import reduce_weightings, unit_of
 from higsfa.graphs import ClusteredGraph, MixedGraph, SerialGraph
 
 N, CLASSES = 3000, 13

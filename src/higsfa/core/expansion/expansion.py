@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import index
 from typing import Any
 
@@ -35,7 +35,7 @@ import numpy as np
 from higsfa.core.expansion.rows import Array
 from higsfa.core.expansion.terms import Function, Term
 from higsfa.core.expansion.text import KNOWN_TERMS, parse_terms
-from higsfa.core.native.library import NORMALIZE, Program
+from higsfa.core.native.library import COPY, NORMALIZE, Program
 
 __all__ = ["Expansion", "FunctionExpansion", "as_expansion", "parse_expansion"]
 
@@ -95,67 +95,38 @@ class Expansion:
         """Whether z consists of plain inputs only, all or some of them."""
         return all(term.is_linear for term in self.terms)
 
-    @property
-    def is_scale_free(self) -> bool:
-        """Whether scaling x by a positive number only scales each row of z."""
-        return all(term.is_scale_free for term in self.terms)
-
-    def is_identity(self, width: int) -> bool:
-        """Whether z = x exactly, for any number of children of this width."""
-        width, _ = _check_shape(width, 1)
-        spans = [term.bounds(width) for term in self.terms]
-        return self.is_linear and spans == [(0, width)]
-
     def size(self, width: int, children: int = 1) -> int:
-        """Return the number of rows of z.
+        """The number of rows of z, I', for `children` children of `width` inputs each."""
+        return self.layout(width, children).size
 
-        Parameters
-        ----------
-        width : int
-            Number of inputs of each child.
-        children : int, default=1
-            Number of children.
+    def identity_rows(self, n_inputs: int, children: int = 1) -> Array:
+        """For each input the first row of z that is this input unchanged, or -1."""
+        return self.layout(_child_width(n_inputs, children), children).identity_rows
 
-        Returns
-        -------
-        int
-            Expanded size I'.
-        """
-        width, children = _check_shape(width, children)
-        return self._plan(width, children).size
+    def layout(self, width: int, children: int = 1) -> Layout:
+        """Where the rows of z come from, for inputs of this shape; worked out once, because it is asked for often."""
+        known: dict[tuple[int, int], Layout] = self.__dict__.setdefault("_known", {})
+        if (width, children) not in known:
+            known[width, children] = Layout.of(self.terms, index(width), index(children))
+        return known[width, children]
 
-    def apply(self, X: Array, out: Array, children: int = 1) -> None:
-        """Write z into ``out``.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_inputs, n_samples), float32 or float64
-            Input block, one row an input, child-major. It is not changed.
-        out : ndarray of shape (size, n_samples), same dtype as X
-            Where z goes; must not overlap X.
-        children : int, default=1
-            Number of children; it divides ``n_inputs``.
-        """
-        blocks = _as_blocks(X, children)
-        n_children, width, n = blocks.shape
-        _check_like(out, "out", (self.size(width, n_children), n), X)
-        if np.may_share_memory(X, out):
-            raise ValueError("X and out share memory; out must be another array, or X would be overwritten")
-        self.fill(X, out, n_children)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_known"}
 
     def fill(self, X: Array, out: Array, children: int) -> None:
-        """Do what `apply` does, without looking at the arguments first."""
-        width = len(X) // children
-        blocks = X.reshape(children, width, X.shape[1])
-        for term, rows in self._spans(width, children):
-            with _quiet(term):
+        """Write z of a block X (inputs, samples) into `out`, which must not overlap X; nothing is checked."""
+        layout = self.layout(len(X) // children, children)
+        blocks = X.reshape(children, layout.width, X.shape[1])
+        for term, rows in layout.spans:
+            # Our own arithmetic lets inf and nan pass without warnings; a user's function does not.
+            with np.errstate(all=None if isinstance(term, Function) else "ignore"):
                 term.fill(term.select(blocks), out[rows])
 
     def __call__(self, X: Array, children: int = 1) -> Array:
-        """Return z, of shape (size, n_samples), for a block X of shape (n_inputs, n_samples)."""
+        """Return z, of shape (size, n_samples), for a block X of shape (n_inputs, n_samples), child-major."""
         n_children, width, n = _as_blocks(X, children).shape
         out = np.empty((self.size(width, n_children), n), X.dtype)
-        self.apply(X, out, children)
+        self.fill(X, out, n_children)
         return out
 
     def backward(self, X: Array, G: Array, children: int = 1) -> Array:
@@ -178,66 +149,27 @@ class Expansion:
             dL/dx.
         """
         blocks = _as_blocks(X, children)
-        n_children, width, n = blocks.shape
-        _check_like(G, "G", (self.size(width, n_children), n), X)
+        layout = self.layout(blocks.shape[1], children)
+        shape = (layout.size, blocks.shape[2])
+        if not isinstance(G, np.ndarray) or G.dtype != X.dtype or G.shape != shape:
+            raise ValueError(f"G must be an array of shape {shape} and of the dtype of X, {X.dtype}, got {G!r:.80}")
         gradient = np.zeros(blocks.shape, X.dtype)
-        for term, rows in self._spans(width, n_children):
-            with _quiet(term):
+        for term, rows in layout.spans:
+            with np.errstate(all=None if isinstance(term, Function) else "ignore"):
                 term.pull_back(term.select(blocks), G[rows], term.select(gradient))
         return gradient.reshape(X.shape)
 
-    def program(self, width: int, children: int) -> Program | None:
-        """Return all rows as elementary operations; None if some cannot be made of those."""
-        return self._plan(width, children).program
-
-    def identity_rows(self, n_inputs: int, children: int = 1) -> Array:
-        """Tell where z holds the plain inputs.
-
-        Parameters
-        ----------
-        n_inputs : int
-            Number of inputs of all children together.
-        children : int, default=1
-            Number of children.
-
-        Returns
-        -------
-        ndarray of int, length n_inputs
-            For each input the first row of z that is this input unchanged, or -1.
-        """
-        width = _child_width(n_inputs, children)
-        where = np.full((children, width, 1), -1)
-        for term, rows in reversed(self._spans(width, children)):
-            if term.keeps_inputs:
-                view = term.select(where)
-                view[...] = rows.start + np.arange(view.size).reshape(view.shape)
-        return where.reshape(n_inputs)
-
-    def _spans(self, width: int, children: int) -> tuple[tuple[Term, slice], ...]:
-        """The terms and their rows of z."""
-        return self._plan(width, children).spans
-
-    def _plan(self, width: int, children: int) -> _Plan:
-        """What to do for inputs of this shape; worked out once, because it is asked for often."""
-        known: dict[tuple[int, int], _Plan] = self.__dict__.setdefault("_known", {})
-        if (width, children) not in known:
-            known[width, children] = _Plan.of(self.terms, width, children)
-        return known[width, children]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_known"}
-
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
+class Layout:
     """The rows of an expansion for inputs of one shape.
 
-    Sizes are asked for before anything is known to be in order, so everything that grows with them is worked out later.
+    Sizes are asked for before anything is known to be in order, so whatever grows with them is worked out later.
 
     Attributes
     ----------
     width, children : shape of the input.
-    size : number of rows.
+    size : number of rows, I'.
     spans : terms and their rows.
     """
 
@@ -247,27 +179,50 @@ class _Plan:
     spans: tuple[tuple[Term, slice], ...]
 
     @classmethod
-    def of(cls, terms: tuple[Term, ...], width: int, children: int) -> _Plan:
+    def of(cls, terms: tuple[Term, ...], width: int, children: int) -> Layout:
+        if width < 1 or children < 1:
+            raise ValueError(f"width and children must be at least 1, got width={width} and children={children}")
         spans, stop = [], 0
         for term in terms:
             start, stop = stop, stop + term.size(width, children)
             spans.append((term, slice(start, stop)))
         return cls(width, children, stop, tuple(spans))
 
+    @property
+    def is_identity(self) -> bool:
+        """Whether z = x exactly."""
+        ((term, rows), *others) = self.spans
+        return not others and term.is_linear and rows.stop == self.width * self.children
+
     @cached_property
-    def program(self) -> Program | None:
-        """All rows as elementary operations; None if there are too many, or some cannot be made of those."""
+    def identity_rows(self) -> Array:
+        """For each input the first row of z that is this input unchanged, or -1."""
+        where = np.full((self.children, self.width, 1), -1)
+        for term, rows in reversed(self.spans):
+            if term.keeps_inputs:
+                view = term.select(where)
+                view[...] = rows.start + np.arange(view.size).reshape(view.shape)
+        return where.reshape(-1)
+
+    @cached_property
+    def programs(self) -> tuple[Program, Program] | None:
+        """All rows as elementary operations, without and with the inputs that z does not contain below them.
+
+        None if there are too many rows, or some cannot be made of such operations.
+        """
         if self.size > MAX_PROGRAM:
             return None
-        numbers = np.arange(self.children * self.width).reshape(self.children, self.width, 1)
-        operations = []
-        for term, rows in self.spans:
-            made = term.operations(term.select(numbers)[:, :, 0])
+        inputs = np.arange(self.children * self.width).reshape(self.children, self.width, 1)
+        rows = []
+        for term, span in self.spans:
+            made = term.operations(term.select(inputs)[:, :, 0])
             if made is None:
                 return None
             for k, (what, i, j, exponent) in enumerate(made):
-                operations.append((what, i, j, rows.start + (0 if what == NORMALIZE else k), exponent))
-        return Program.of(operations)
+                rows.append((what, i, j, span.start + (0 if what == NORMALIZE else k), exponent))
+        missing = np.flatnonzero(self.identity_rows < 0).tolist()
+        copies = [(COPY, i, i, self.size + k, 1.0) for k, i in enumerate(missing)]
+        return Program.of(rows), Program.of(rows + copies)
 
 
 class FunctionExpansion(Expansion):
@@ -329,6 +284,7 @@ def as_expansion(spec: object) -> Expansion:
     )
 
 
+@lru_cache(maxsize=256)
 def parse_expansion(text: str) -> Expansion:
     """Read the text form of an expansion.
 
@@ -351,15 +307,9 @@ def parse_expansion(text: str) -> Expansion:
     return Expansion(parse_terms(text))
 
 
-def _check_shape(width: int, children: int) -> tuple[int, int]:
-    width, children = index(width), index(children)
-    if width < 1 or children < 1:
-        raise ValueError(f"width and children must be at least 1, got width={width} and children={children}")
-    return width, children
-
-
 def _child_width(n_inputs: int, children: int) -> int:
-    n_inputs, children = _check_shape(n_inputs, children)
+    if children < 1 or n_inputs < 1:
+        raise ValueError(f"inputs and children must be at least 1, got {n_inputs} inputs and {children} children")
     if n_inputs % children:
         raise ValueError(f"{n_inputs} inputs cannot be shared by {children} children of equal width")
     return n_inputs // children
@@ -374,16 +324,3 @@ def _as_blocks(X: Array, children: int) -> Array:
         raise ValueError(f"X must be a block of shape (n_inputs, n_samples), got shape {X.shape}")
     width = _child_width(X.shape[0], children)
     return X.reshape(children, width, X.shape[1])
-
-
-def _check_like(array: Array, name: str, shape: tuple[int, int], X: Array) -> None:
-    if not isinstance(array, np.ndarray) or array.dtype != X.dtype:
-        given = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-        raise TypeError(f"{name} must be an ndarray of the dtype of X, {X.dtype}, got {given}")
-    if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape} for X of shape {X.shape}, got {array.shape}")
-
-
-def _quiet(term: Term) -> np.errstate:
-    """Let inf and nan pass without warnings in our own arithmetic, but not in a user's function."""
-    return np.errstate() if isinstance(term, Function) else np.errstate(all="ignore")

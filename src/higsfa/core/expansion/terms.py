@@ -67,20 +67,13 @@ class Term(ABC):
     def label(self) -> str:
         """Name with its number, without the slice."""
 
-    @property
-    def keeps_inputs(self) -> bool:
-        """Whether the first rows are the selected inputs themselves."""
-        return False
+    keeps_inputs: ClassVar[bool] = False
+    """Whether the first rows are the selected inputs themselves."""
 
     @property
     def is_linear(self) -> bool:
         """Whether the term is made of plain inputs only."""
         return False
-
-    @property
-    def is_scale_free(self) -> bool:
-        """Whether scaling the input by c > 0 only scales each row."""
-        return True
 
     def __str__(self) -> str:
         return self.label + ("" if self.selection is None else str(self.selection))
@@ -135,7 +128,7 @@ class Identity(Term):
     """x."""
 
     label = "identity"
-    keeps_inputs = True
+    keeps_inputs: ClassVar[bool] = True
     is_linear = True
 
     def n_rows(self, children: int, selected: int) -> int:
@@ -257,7 +250,6 @@ class NormalizedQuadratic(Quadratic):
     """x_i x_j / (1 + ||x||^2) for i <= j, jointly over the selected inputs of all children."""
 
     label = "normalized_quadratic"
-    is_scale_free = False
 
     def fill(self, S: Array, out: Array) -> None:
         pair_products(S, out, inverse_norm(S))
@@ -280,6 +272,7 @@ class Polynomial(Term):
     """All monomials of degree 1 to n, jointly over the selected inputs of all children, degree by degree."""
 
     degree: int
+    keeps_inputs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "degree", index(self.degree))
@@ -289,10 +282,6 @@ class Polynomial(Term):
     @property
     def label(self) -> str:
         return f"polynomial{self.degree}"
-
-    @property
-    def keeps_inputs(self) -> bool:
-        return True
 
     @property
     def is_linear(self) -> bool:
@@ -331,8 +320,6 @@ class Function(Term):
     name: str
     gradient: Callable[[Array, Array], Any] | None = None
     _sizes: dict[int, int] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    is_scale_free = False
 
     @property
     def label(self) -> str:

@@ -1,7 +1,8 @@
-"""The library compiled from ``kernels.c``, where the package was built with a C compiler.
+"""Compiled routines: our own library, and the BLAS and LAPACK routines that scipy publishes for compiled code.
 
-It has two routines for each precision, which :mod:`higsfa.core.native.tile` calls: sums over a tile, and features. Without it
-numpy does the same in several passes over memory: the results agree to rounding, and everything works, more slowly.
+The library is built from ``kernels.c`` where there is a C compiler. It has two routines for each precision, which
+:mod:`higsfa.core.native.tile` calls: sums over a tile, and features. Without it numpy does the same in several passes
+over memory: the results agree to rounding, more slowly.
 
 ``HIGSFA_KERNELS=numpy`` in the environment leaves the library aside; the path of a file there is another build of it.
 """
@@ -13,18 +14,70 @@ import os
 import sys
 import warnings
 from ctypes import c_int64, c_void_p
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cython_blas
 
 Array = NDArray[Any]
 
+_name_of = ctypes.pythonapi.PyCapsule_GetName
+_name_of.restype, _name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_address_of = ctypes.pythonapi.PyCapsule_GetPointer
+_address_of.restype, _address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def published(module: Any, name: str, kinds: str) -> int | None:
+    """Where a Fortran routine that scipy publishes for compiled code lies in memory; None if its arguments are others.
+
+    `kinds` has a letter for each argument: c for char, i for a 32-bit integer, s and d for single and double precision.
+    """
+    capsule = getattr(module, "__pyx_capi__", {}).get(name)
+    signature = b"" if capsule is None else _name_of(capsule)
+    types = {"c": "char *", "i": "int *", "s": "_s *", "d": "_d *"}
+    arguments = signature.decode().removeprefix("void (").removesuffix(")").split(", ")
+    fits = len(arguments) == len(kinds) and all(
+        argument == types[kind] if kind in "ci" else argument.endswith(types[kind])
+        for argument, kind in zip(arguments, kinds, strict=True)
+    )
+    address: int | None = _address_of(capsule, signature) if fits else None
+    return address
+
+
+_BLAS = {"syrk": "cciixxixxi", "gemm": "cciiixxixixxi", "axpy": "ixxixi"}
+
+
+@cache
+def blas_addresses(dtype: np.dtype[Any]) -> list[int] | None:
+    """Where syrk, gemm and axpy lie in memory; None if scipy publishes one of them with other arguments."""
+    letter = "s" if dtype == np.float32 else "d"
+    found = [published(cython_blas, letter + name, kinds.replace("x", letter)) for name, kinds in _BLAS.items()]
+    return None if None in found else found  # type: ignore[return-value]
+
+
 COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT, NORMALIZE = range(6)
 """What a row of an expansion is made of; the numbers are those of ``kernels.c``."""
+
+
+class Program(NamedTuple):
+    """Rows of an expansion as elementary operations: row[r] of z from inputs first[r] and second[r]."""
+
+    operation: NDArray[np.int32]
+    first: NDArray[np.int32]
+    second: NDArray[np.int32]
+    row: NDArray[np.int32]
+    exponent: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, rows: list[tuple[int, int, int, int, float]]) -> Program:
+        """From one (operation, first, second, row, exponent) for each row."""
+        columns = list(zip(*rows, strict=True)) or [()] * 5
+        operation, first, second, row = (np.array(column, np.int32) for column in columns[:4])
+        return cls(operation, first, second, row, np.array(columns[4], np.float64))
+
 
 LIBRARY = "kernels" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 VERSION = 3
@@ -70,56 +123,17 @@ def _load_library() -> dict[tuple[str, np.dtype[Any]], Any]:
         return {}
     routines = {}
     for name, arguments in _ARGUMENTS.items():
-        for kind, suffix in _NAMES.items():
+        for dtype, suffix in _NAMES.items():
             routine = getattr(library, f"{name}_{suffix}")
             routine.argtypes, routine.restype = arguments, None
-            routines[name, kind] = routine
+            routines[name, dtype] = routine
     return routines
 
 
-_routines = _load_library()
-
-
-def find_routine(name: str, kind: np.dtype[Any]) -> Any:
-    """A compiled routine; None if there is none."""
-    return _routines.get((name, kind))
+routines = _load_library()
+"""Our compiled routines by name and dtype; empty if the library is not used."""
 
 
 def compiled() -> bool:
     """Whether the compiled library is used."""
-    return bool(_routines)
-
-
-@dataclass(frozen=True, eq=False)
-class Program:
-    """Rows of an expansion as elementary operations: row[r] of z from inputs first[r] and second[r]."""
-
-    operation: NDArray[np.int32]
-    first: NDArray[np.int32]
-    second: NDArray[np.int32]
-    row: NDArray[np.int32]
-    exponent: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, rows: list[tuple[int, int, int, int, float]]) -> Program:
-        """From one (operation, first, second, row, exponent) for each row."""
-        columns = list(zip(*rows, strict=True)) or [()] * 5
-        operation, first, second, row = (np.array(column, np.int32) for column in columns[:4])
-        return cls(operation, first, second, row, np.array(columns[4], np.float64))
-
-    def arrays(self, kind: np.dtype[Any]) -> tuple[Array, ...]:
-        """What the routines need, exponents in the type of the data."""
-        return self.operation, self.first, self.second, self.row, self._exponents[kind]
-
-    @cached_property
-    def _exponents(self) -> dict[np.dtype[Any], Array]:
-        return {kind: self.exponent.astype(kind) for kind in _NAMES}
-
-    def with_copies(self, inputs: list[int], first_row: int) -> Program:
-        """The same, and these inputs themselves from row `first_row` on."""
-        copies = Program.of([(COPY, i, i, first_row + k, 1.0) for k, i in enumerate(inputs)])
-        return Program(*(np.concatenate(pair) for pair in zip(self._columns, copies._columns, strict=True)))
-
-    @property
-    def _columns(self) -> tuple[Any, ...]:
-        return self.operation, self.first, self.second, self.row, self.exponent
+    return bool(routines)

@@ -1,9 +1,9 @@
 """A tile in one compiled call: read, expanded, multiplied and added up, or turned into features.
 
 The routines go through a tile a few samples at a time, so that nothing leaves the cache between reading and
-multiplying, and other threads run meanwhile. They know the usual case: built-in expansions, samples in groups, and
-arrays in the ordinary order of memory. Everything else, and a package without compiled routines, is left to numpy:
-``Accumulator.add`` and ``Node._encode`` say what the routines compute.
+multiplying, and the interpreter lock is released. They know the usual case: built-in expansions, samples in groups,
+arrays in the ordinary order of memory. numpy does the rest, and everything where nothing was compiled. Each routine has
+one numpy reference that says what it computes: ``Accumulator._add_with_numpy`` and ``Node._encode_with_numpy``.
 
 What is handed over is checked here, once: compiled code does not look at sizes and types.
 """
@@ -19,14 +19,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from higsfa.core.blas import routine_address, row_stride
-from higsfa.core.native.library import Program, find_routine
-from higsfa.core.native.scratch import PADDING, chunk_columns, empty
-from higsfa.core.node.raw import Raw, Samples, check_numbers
-from higsfa.core.sums.plan import Tile
+from higsfa.core.native import library
+from higsfa.core.native.library import Program
+from higsfa.core.node.raw import Raw, Samples, check_indices
+from higsfa.core.scratch import chunk_columns, empty_rows
+from higsfa.core.sums.tile import Tile
 
 Array = NDArray[Any]
-Kind = np.dtype[Any]
+DType = np.dtype[Any]
 
 ROWS, BYTES, SAMPLES = range(3)
 """Kinds of sources; the numbers are those of ``kernels.c``."""
@@ -53,13 +53,13 @@ class Front:
     """The way of a node from raw input to expanded variables, as compiled routines read it."""
 
     record: _Front
-    kind: Kind
+    dtype: DType
     arrays: tuple[Any, ...]  # what the record points to
 
     @classmethod
     def of(
         cls,
-        kind: Kind,
+        dtype: DType,
         n_raw: int,
         n_inputs: int,
         n_variables: int,
@@ -70,132 +70,114 @@ class Front:
         limits: tuple[Array, Array] | None = None,
         shift: Array | None = None,
     ) -> Front | None:
-        """None if there are no compiled routines. All arrays are of type `kind`; no program for z = x."""
-        letter = "s" if kind == np.float32 else "d"
-        blas = [routine_address(letter + name) for name in ("syrk", "gemm", "axpy")]
-        if find_routine("sum_tile", kind) is None or None in blas or n_variables > MAX_VARIABLES:
+        """None if there are no compiled routines. All arrays have this dtype; no program for z = x."""
+        blas = library.blas_addresses(dtype)
+        if not library.routines or blas is None or n_variables > MAX_VARIABLES:
             return None
         low, high = (None, None) if limits is None else limits
         given = [(projection, n_inputs * n_raw), (center, n_inputs), (low, n_inputs), (high, n_inputs)]
-        arrays = (*(a for a, _ in given), *((None,) * 5 if program is None else program.arrays(kind)), shift)
+        steps = (None,) * 5 if program is None else (*program[:4], program.exponent.astype(dtype))
         record = _Front(
             n_raw,
             n_inputs,
             n_variables,
             0 if program is None else len(program.row),
-            *(_address(a, kind, size) for a, size in given),
-            *(None if a is None else a.ctypes.data for a in arrays[len(given) : -1]),
-            _address(shift, kind, n_variables),
+            *(_address(array, dtype, size) for array, size in given),
+            *(None if array is None else array.ctypes.data for array in steps),
+            _address(shift, dtype, n_variables),
             *blas,
         )
-        return cls(record, kind, arrays)
+        return cls(record, dtype, (given, steps, shift))
 
     def source(self, raw: Raw, n: int) -> _Source | None:
-        """At least n samples of raw input as compiled routines read them; None for types that they do not know.
+        """At least n samples of raw input as compiled routines read them; None for dtypes that they do not know.
 
         What lies in memory in a way that they cannot read is copied, so the layout of data changes no bit.
         """
-        if isinstance(raw, Samples):
-            kind = SAMPLES if raw.dtype == self.kind else None
+        by_samples = isinstance(raw, Samples)
+        if by_samples:
+            kind = SAMPLES if raw.dtype == self.dtype else None
         else:
-            kind = {self.kind: ROWS, np.dtype(np.uint8): BYTES}.get(raw.dtype)
+            kind = {self.dtype: ROWS, np.dtype(np.uint8): BYTES}.get(raw.dtype)
         if kind is None:
             return None
         if raw.shape[0] != self.record.n_raw or raw.shape[1] < n:
             raise ValueError(
                 f"raw input must have {self.record.n_raw} variables and {n} samples or more, got shape {raw.shape}"
             )
-        source, which = raw.source, raw.which
+        array, which = raw.source, raw.which
         if which is not None:
-            check_numbers(which, len(source))
-        if not _by_rows(source):
-            samples = isinstance(raw, Samples)
-            source = np.array(raw.array().T if samples else raw.array(), order="C")
-            which = np.arange(len(source)) if samples else None
-        found = _Source(source.ctypes.data, source.strides[0] // source.itemsize, kind, None)
-        found.kept = (source, which)
+            check_indices(which, len(array))
+        in_rows = array.flags.aligned and (array.strides[1] == array.itemsize or array.shape[1] < 2)
+        if not in_rows or array.strides[0] % array.itemsize:
+            array = np.array(raw.array().T if by_samples else raw.array(), order="C")
+            which = np.arange(len(array)) if by_samples else None
         if which is not None:
             which = np.ascontiguousarray(which)
-            found.kept, found.which = (source, which), which.ctypes.data
+        found = _Source(
+            array.ctypes.data, array.strides[0] // array.itemsize, kind, None if which is None else which.ctypes.data
+        )
+        found.kept = (array, which)
         return found
 
-    def scratch(self, n_rows: int, chunk: int) -> Array:
-        """Room for so many rows of a chunk."""
-        return empty((n_rows, chunk + PADDING // self.kind.itemsize), self.kind)
 
-
-def _by_rows(A: Array) -> bool:
-    """Whether compiled routines can read an array: whole numbers of elements from row to row, and none between two
-    elements of a row."""
-    return (
-        A.ndim == 2
-        and A.flags.aligned
-        and A.strides[0] % A.itemsize == 0
-        and (A.strides[1] == A.itemsize or A.shape[1] < 2)
-    )
-
-
-def _address(A: Array | None, kind: DTypeLike, size: int) -> int | None:
+def _address(A: Array | None, dtype: DTypeLike, size: int) -> int | None:
     """Where an array lies, elements one after the other; None for none."""
     if A is None:
         return None
     in_order = A.flags.c_contiguous and A.flags.aligned
-    if A.dtype != kind or not in_order or A.size != size:
-        raise ValueError(f"compiled routines need {size} numbers of {np.dtype(kind)}, got {A.dtype} of shape {A.shape}")
+    if A.dtype != dtype or not in_order or A.size != size:
+        raise ValueError(
+            f"compiled routines need {size} numbers of {np.dtype(dtype)}, got {A.dtype} of shape {A.shape}"
+        )
     return int(A.ctypes.data)
 
 
 class _TileArrays:
     """Weights of a tile as compiled routines read them."""
 
-    def __init__(self, tile: Tile, kind: Kind) -> None:
-        weights = [_array(np.sqrt(part.weights), kind) if part.weights.ndim == 2 else None for part in tile.parts]
-        factors = [None if part.factors is None else _array(part.factors, kind) for part in tile.parts]
-        given = [tile.borders, _addresses(weights), _addresses(factors), tile.anew, _array(tile.starts, np.intp)]
+    def __init__(self, tile: Tile, dtype: DType) -> None:
+        weights = [
+            np.ascontiguousarray(np.sqrt(part.weights), dtype) if part.weights.ndim == 2 else None
+            for part in tile.parts
+        ]
+        factors = [None if part.factors is None else np.ascontiguousarray(part.factors, dtype) for part in tile.parts]
+        given = [
+            np.array([part.begin for part in tile.parts] + [tile.n_core], dtype=np.intp),
+            *(np.array([0 if a is None else a.ctypes.data for a in one], np.uintp) for one in (weights, factors)),
+            np.array([part.anew for part in tile.parts], dtype=bool),
+            np.ascontiguousarray(tile.starts, np.intp),
+        ]
         self.begin, self.weights, self.factors, self.anew, self.starts = (array.ctypes.data for array in given)
         self.arrays = (given, weights, factors)
 
 
-def _array(values: Array, kind: DTypeLike) -> Array:
-    return np.ascontiguousarray(values, dtype=kind)
-
-
-def _addresses(arrays: list[Array | None]) -> Array:
-    return np.array([0 if array is None else array.ctypes.data for array in arrays], np.uintp)
-
-
-_tile_arrays: WeakKeyDictionary[Tile, dict[Kind, _TileArrays]] = WeakKeyDictionary()
+_tile_arrays: WeakKeyDictionary[Tile, dict[DType, _TileArrays]] = WeakKeyDictionary()
 
 
 def sum_tile(
-    front: Front | None,
-    raw: Raw,
-    tile: Tile,
-    product: Array,
-    channels: Array,
-    limits: tuple[Array, Array] | None,
+    front: Front | None, raw: Raw, tile: Tile, product: Array, channels: Array, limits: tuple[Array, Array] | None
 ) -> NDArray[np.float64] | None:
     """Add the samples of a tile to product and channels, and widen the limits of the inputs.
 
     Returns
     -------
-    (T, runs) sums over the runs of the tile; None if nothing was done, because the routines do not know how.
+    (T, segments) sums over the segments of the tile; None if nothing was done, because the routines do not know how.
     """
     by_steps = tile.edges or not tile.parts or tile.counted is not None or tile.sample_weight is not None
-    if front is None or by_steps:
-        return None
-    source = front.source(raw, tile.n_core)
-    if source is None:
+    source = None if front is None or by_steps else front.source(raw, tile.n_core)
+    if front is None or source is None:
         return None
     known = _tile_arrays.setdefault(tile, {})
-    if front.kind not in known:
-        known[front.kind] = _TileArrays(tile, front.kind)
-    given, record, T, K = known[front.kind], front.record, front.record.n_variables, len(channels)
-    runs = np.zeros((T, len(tile.starts)))
-    chunk = chunk_columns(T, front.kind.itemsize)
+    if front.dtype not in known:
+        known[front.dtype] = _TileArrays(tile, front.dtype)
+    given, record, T, K = known[front.dtype], front.record, front.record.n_variables, len(channels)
+    segments = np.zeros((T, len(tile.starts)))
+    chunk = chunk_columns(T, front.dtype.itemsize)
     low, high = (None, None) if limits is None else limits
-    scratch = front.scratch(record.n_raw + record.n_inputs + 2 * T, chunk)
-    find_routine("sum_tile", front.kind)(
+    rows = record.n_raw + record.n_inputs + 2 * T
+    scratch = empty_rows(rows, chunk, front.dtype)
+    library.routines["sum_tile", front.dtype](
         byref(record),
         byref(source),
         tile.n_core,
@@ -206,17 +188,17 @@ def sum_tile(
         given.factors,
         given.anew,
         K,
-        _address(product, front.kind, T * T),
-        _address(channels, front.kind, K * T * T),
+        _address(product, front.dtype, T * T),
+        _address(channels, front.dtype, K * T * T),
         len(tile.starts),
         given.starts,
-        runs.ctypes.data,
-        _address(low, front.kind, record.n_inputs),
-        _address(high, front.kind, record.n_inputs),
+        segments.ctypes.data,
+        _address(low, front.dtype, record.n_inputs),
+        _address(high, front.dtype, record.n_inputs),
         scratch.ctypes.data,
-        scratch.shape[1],
+        scratch.strides[0] // scratch.itemsize,
     )
-    return runs
+    return segments
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,29 +213,32 @@ class Encoder:
 
     @classmethod
     def of(cls, front: Front, F: Array, f: Array, G: Array, k: Array) -> Encoder:
-        """All arrays are of the type of the front; without F, the variables of the front may be any."""
-        kind, J, K, record = front.kind, len(F), len(G), front.record
+        """All arrays have the dtype of the front; without F, the variables of the front may be any."""
+        J, K, record = len(F), len(G), front.record
         sizes = (J * record.n_variables, J, K * (record.n_inputs + J), K)
-        addresses = tuple(_address(array, kind, size) for array, size in zip((F, f, G, k), sizes, strict=True))
+        addresses = tuple(_address(array, front.dtype, size) for array, size in zip((F, f, G, k), sizes, strict=True))
         return cls(front, J, K, (F, f, G, k), addresses)
 
 
 def encode_tile(encoder: Encoder | None, raw: Raw, Y: Array) -> bool:
     """Write the features of a node into the first rows of Y; False if the routines do not know how."""
-    stride = row_stride(Y)
-    if encoder is None or stride is None or not Y.flags.writeable:
+    rows, n = Y.shape
+    stride, rest = divmod(Y.strides[0], Y.itemsize) if rows > 1 else (max(1, n), 0)
+    in_rows = Y.flags.aligned and (Y.strides[1] == Y.itemsize or n < 2) and rest == 0 and max(1, n) <= stride < 2**31
+    if encoder is None or not in_rows or not Y.flags.writeable:
         return False
-    front, J, K, n = encoder.front, encoder.n_slow, encoder.n_rest, Y.shape[1]
+    front, J, K = encoder.front, encoder.n_slow, encoder.n_rest
     source = front.source(raw, n)
     if source is None:
         return False
-    if Y.dtype != front.kind or len(Y) < J + K:
-        raise ValueError(f"features need {J + K} rows of {front.kind}, got {len(Y)} of {Y.dtype}")
+    if Y.dtype != front.dtype or len(Y) < J + K:
+        raise ValueError(f"features need {J + K} rows of {front.dtype}, got {len(Y)} of {Y.dtype}")
     record = front.record
-    chunk = min(chunk_columns(record.n_variables, front.kind.itemsize), max(1, n))  # no room for absent samples
-    scratch = front.scratch(record.n_raw + record.n_inputs + J + record.n_variables, chunk)
+    chunk = min(chunk_columns(record.n_variables, front.dtype.itemsize), max(1, n))  # no space for absent samples
+    rows = record.n_raw + record.n_inputs + J + record.n_variables
+    scratch = empty_rows(rows, chunk, front.dtype)
     F, f, G, k = encoder.addresses
-    find_routine("encode_tile", front.kind)(
+    library.routines["encode_tile", front.dtype](
         byref(record),
         byref(source),
         n,
@@ -267,6 +252,6 @@ def encode_tile(encoder: Encoder | None, raw: Raw, Y: Array) -> bool:
         Y.ctypes.data,
         stride,
         scratch.ctypes.data,
-        scratch.shape[1],
+        scratch.strides[0] // scratch.itemsize,
     )
     return True

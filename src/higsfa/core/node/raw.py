@@ -1,69 +1,49 @@
-"""Raw input of a node that is copied only when it is centred: rows of a feature-major array, or samples."""
+"""Raw input of a node, not copied yet: rows of a feature-major array, or samples of an array of samples."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.native.scratch import empty
-
 Ints = NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
 class Rows:
     """Some rows (all if None) of an array whose rows are variables and whose columns are samples."""
 
-    source: NDArray[Any]
-    which: Ints | None = None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.source) if self.which is None else len(self.which), self.source.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
+    def __init__(self, source: NDArray[Any], which: Ints | None = None) -> None:
+        self.source, self.which, self.dtype = source, which, source.dtype
+        self.shape = (len(source) if which is None else len(which), int(source.shape[1]))
 
     def columns(self, a: int, b: int) -> Rows:
         """The samples a .. b."""
         return Rows(self.source[:, a:b], self.which)
 
     def array(self) -> NDArray[Any]:
-        """The numbers, (variables, samples), to be read only: they may be those of the source itself."""
+        """The values, (variables, samples). Read only: they may be those of the source."""
         return _read_only(self.source if self.which is None else self.source[self.which])
 
 
-@dataclass(frozen=True, eq=False)
 class Samples:
     """Some samples of an array whose rows are samples."""
 
-    source: NDArray[Any]
-    which: Ints
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.source.shape[1], len(self.which)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
+    def __init__(self, source: NDArray[Any], which: Ints) -> None:
+        self.source, self.which, self.dtype = source, which, source.dtype
+        self.shape = (int(source.shape[1]), len(which))
 
     def columns(self, a: int, b: int) -> Samples:
         """The samples a .. b."""
         return Samples(self.source, self.which[a:b])
 
     def array(self) -> NDArray[Any]:
-        """The numbers, (variables, samples), to be read only: they are those of the source if its samples follow each
-        other."""
+        """The values, (variables, samples). Read only: they are those of the source if its samples are neighbours."""
         which, n = self.which, len(self.which)
         if n and which[-1] - which[0] == n - 1 and which[0] >= 0 and (n < 3 or np.all(np.diff(which) == 1)):
             return _read_only(np.asarray(self.source[which[0] : which[-1] + 1]).T)
-        some = empty((n, self.source.shape[1]), self.source.dtype)
-        check_numbers(which, len(self.source))
+        some = np.empty((n, self.source.shape[1]), self.source.dtype)
+        check_indices(which, len(self.source))
         np.take(self.source, which, axis=0, out=some, mode="clip")  # other modes copy once more
         return _read_only(some.T)
 
@@ -79,9 +59,9 @@ def as_raw(X: Raw | NDArray[Any]) -> Raw:
     return Samples(X.T, np.arange(X.shape[1])) if samples_first else Rows(X)
 
 
-def check_numbers(which: Ints, n: int) -> None:
-    """Raise unless all are numbers of n rows."""
-    if which.size and which.view(np.uintp).max() >= n:  # as unsigned numbers, negative ones are large
+def check_indices(which: Ints, n: int) -> None:
+    """Raise unless all are indices of n rows."""
+    if which.size and which.view(np.uintp).max() >= n:  # negative indices are large as unsigned numbers
         raise IndexError(f"rows {which.min()} to {which.max()} were asked for, but there are {n}")
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from higsfa.core.blas import mirror
-from higsfa.core.linalg import Pencil, fix_signs, principal_axes, rank_tolerance, standard_deviations
-from higsfa.core.node.node import Frontend, Node
+from higsfa.core.linalg import Pencil, fix_signs, mirror, principal_axes, rank_tolerance, standard_deviations
+from higsfa.core.node.frontend import Frontend
+from higsfa.core.node.node import Node
 from higsfa.core.sums.covariances import Covariances
 
 Floats = NDArray[np.float64]

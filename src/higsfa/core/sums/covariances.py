@@ -5,35 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa.core.blas import mirror
-from higsfa.core.linalg import lower_blocks
-from higsfa.core.sums.plan import Plan
+from higsfa.core.linalg import lower_blocks, mirror
 from higsfa.core.sums.sums import Sums
+from higsfa.core.sums.weighting import Weighting
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Weighting:
-    """How channels and group sums become the weightings of one graph: what a plan adds to the sums.
-
-    Attributes
-    ----------
-    mix : (3, K) vertex, edge and plain weights as combinations of channels.
-    couplings : couplings K of the group parts.
-    edge_weight : R.
-    """
-
-    mix: Floats
-    couplings: tuple[sp.csr_array, ...]
-    edge_weight: float
-
-    @classmethod
-    def of(cls, plan: Plan) -> Weighting:
-        return cls(plan.mix, plan.couplings, plan.edge_weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +45,7 @@ def group_products(sums: Sums, weighting: Weighting) -> Floats:
 
 def _group_factors(sums: Sums, weighting: Weighting) -> tuple[Floats, Floats]:
     """S and K S, for all group parts one below the other."""
-    coupled, offset = [np.zeros((0, sums.n_variables))], sums.n_channels
+    coupled, offset = [np.zeros((0, sums.first.shape[1]))], sums.n_channels
     for couplings in weighting.couplings:
         n_atoms = couplings.shape[0]
         coupled.append(couplings @ sums.first[offset : offset + n_atoms])
@@ -77,7 +55,7 @@ def _group_factors(sums: Sums, weighting: Weighting) -> tuple[Floats, Floats]:
 
 def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: float) -> Covariances:
     """Turn sums of z - shift into covariances."""
-    K, T, R = sums.n_channels, sums.n_variables, weighting.edge_weight
+    K, T, R = sums.n_channels, sums.first.shape[1], weighting.edge_weight
     totals = weighting.mix @ sums.weights[:K]
     first = weighting.mix @ sums.first[:K]
     mean, plain_mean = first[0] / totals[0], first[2] / totals[2]

@@ -10,13 +10,14 @@ from threadpoolctl import threadpool_info
 
 from higsfa import HGSFA, IGSFA, HiGSFA, Layer
 from higsfa.core.expansion.expansion import as_expansion
-from higsfa.core.node.node import Frontend
+from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.raw import Rows
 from higsfa.estimators import _network
 from higsfa.graphs import ClusteredGraph, SequenceGraph, SerialGraph
+from higsfa.training import gather, statistics
+from higsfa.training import layer as network
 from higsfa.training import network as driver
-from higsfa.training import train_layer as network
-from higsfa.training.features import READ_ROWS, Schedule
+from higsfa.training.stores import READ_ROWS, Schedule
 
 N = 230
 RECIPE = SerialGraph("age", n_groups=5) + ClusteredGraph("kind")
@@ -26,7 +27,7 @@ CLOSED = "identity | power0.8 | quadratic"
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(driver, "NETWORK_BLOCK", 50)
-    monkeypatch.setattr(driver, "NETWORK_TILE", 20)
+    monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 20)
 
 
 def data(n_features=7, n=N):
@@ -167,15 +168,14 @@ def test_a_shared_node_is_trained_on_all_fields(recipe, pca, offset):
 @pytest.mark.parametrize("name", ["identity", "identity | quadratic"])
 def test_the_shift_of_a_node_comes_from_the_first_samples_it_sees(name):
     rng = np.random.default_rng(0)
-    X = 1000 + rng.standard_normal((3, 2 * network.PILOT))
-    X[:, network.PILOT :] += 7
+    X = 1000 + rng.standard_normal((3, 2 * gather.PILOT))
+    X[:, gather.PILOT :] += 7
     frontend = Frontend(as_expansion(name), 1, 3, np.zeros(3))
     dtype = np.dtype(float)
-    sums = network.start_node(0, (frontend,), None, Rows(X), dtype)
-    T = as_expansion(name)(X[:, : network.PILOT])
+    plan = driver.make_plan(RECIPE.build(data()[1]))
+    sums = network.NodeSums(frontend, plan, dtype, first=Rows(X))
+    T = as_expansion(name)(X[:, : gather.PILOT])
     np.testing.assert_allclose(sums.shift, T.mean(axis=1), rtol=1e-12)
-    other = Frontend(as_expansion(name), 1, 3, np.full(3, 5.0))
-    assert network.start_node(1, (frontend, other), None, Rows(X), dtype).frontend is other
 
 
 def test_means_of_outputs_are_those_of_the_features():
@@ -280,9 +280,9 @@ def test_a_fit_stops_at_the_first_node_that_fails(place, n_jobs, monkeypatch):
             raise ArithmeticError("node 3")
         return solve(*args)
 
-    solve = network.solve_node
+    solve = statistics.solve_node
     put(monkeypatch, place, nodes_at_once=60)
-    monkeypatch.setattr(network, "solve_node", failing)
+    monkeypatch.setattr(statistics, "solve_node", failing)
     with pytest.raises(ArithmeticError, match="node 3"):
         HGSFA([Layer(1, 1, 1)], graph=RECIPE, n_jobs=n_jobs).fit(X, labels)
     assert len(solved) <= 3 + n_jobs
@@ -309,7 +309,7 @@ def test_input_is_read_once_and_in_the_order_in_which_it_lies(n, monkeypatch):
         min(READ_ROWS, size - lo) for size in expected for lo in range(0, size, READ_ROWS)
     ]
     budget = driver.make_budget
-    monkeypatch.setattr(driver, "make_budget", lambda *args, **kwargs: budget(*args[:-1], 2**30, **kwargs))
+    monkeypatch.setattr(driver, "make_budget", lambda work, limit, disk: budget(work, 2**30, disk))
     for memory, by_blocks in ((4 * block_bytes, True), (4 * block_bytes - 1, False)):
         reads.clear()
         found = HiGSFA(layers, graph=RECIPE, memory=memory, spill=False).fit(X, labels).transform(X)

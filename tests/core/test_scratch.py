@@ -1,29 +1,14 @@
-"""Memory that is used again: never while anything refers to it, whoever asks for it and whatever is kept."""
+"""Intermediate results belong to one call: a user's function may call other estimators, and keep what it was given."""
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from higsfa import GSFA, SFA
 from higsfa.core.native import library as kernels
-from higsfa.core.native import scratch as room
 from higsfa.core.node.raw import Samples
 from higsfa.graphs import WindowGraph
-
-LARGE = 50
-
-
-@pytest.fixture(scope="module", autouse=True)
-def everything_from_the_pool():
-    """Small arrays, too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "SMALL", 0)
-        yield
 
 
 def inner_model(rng, n_inputs):
@@ -35,7 +20,7 @@ def inner_model(rng, n_inputs):
 @pytest.mark.parametrize("recipe", ["sequence", "serial", "window"])
 def test_a_function_may_call_another_estimator(compiled, recipe, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(kernels, "_routines", {})
+        monkeypatch.setattr(kernels, "routines", {})
     rng = np.random.default_rng(0)
     n, n_inputs = 5000, 20
     y = np.arange(n) / n
@@ -88,72 +73,6 @@ def test_a_function_may_keep_what_it_was_given_and_return_it(clip_range):
     model.transform(X)
     np.testing.assert_allclose(np.vstack(kept), X, rtol=0, atol=1e-12)
     assert not any(part.flags.writeable for part in kept)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.sampled_from("taskv")), min_size=5, max_size=40))
-def test_arrays_in_use_never_share_memory(steps):
-    """Take arrays, keep some or only views of them, drop some: all that is left holds what was written to it."""
-    alive = {}
-    for number, (place, size, what) in enumerate(steps):
-        if what in "ta":
-            array = room.empty_rows(size + 1, LARGE, np.float32) if what == "t" else room.empty((size, LARGE), "f8")
-            array[...] = number
-            alive[place] = (array, number)
-        elif what == "s" and place in alive:  # a view is left, the array itself is not
-            array, written = alive[place]
-            alive[place] = (array[:1, 5::2].T, written)
-        elif what == "v":
-            alive.pop(place, None)
-        for array, written in alive.values():
-            assert np.all(array == written)
-
-
-def test_memory_is_used_again_when_nothing_refers_to_it():
-    room._pool.free.clear()
-    first = room.empty((4, LARGE), np.float64)
-    place = first.ctypes.data
-    assert place % room.PADDING == 0
-    part = first[2:, ::3]
-    del first
-    assert room.empty((8, LARGE), np.float32).ctypes.data != place
-    room._pool.free.clear()
-    del part
-    assert room.empty((8, LARGE), np.float32).ctypes.data == place
-    assert room.empty((3, 0), np.float64).shape == (3, 0)
-
-
-def _addresses_in_pool():
-    return [memory.ctypes.data for memory in room._pool.free]
-
-
-def test_the_pool_holds_no_more_than_was_in_use_at_once():
-    room._pool.free.clear()
-    for size in range(1, 60):
-        pair = room.empty((size, LARGE), np.uint8), room.empty((60 - size, LARGE), np.uint8)
-        del pair
-    sizes = [memory.nbytes for memory in room._pool.free]
-    assert len(sizes) <= 2
-    assert max(sizes) <= 60 * LARGE + room.PADDING
-
-
-def test_an_array_that_another_thread_drops_is_not_used_before():
-    array = room.empty((2, LARGE), np.float64)
-    array[...] = 1.0
-    place, holder, seen = array.ctypes.data, [array], []
-    del array
-
-    def work():
-        other = room.empty((2, LARGE), np.float64)
-        other[...] = 2.0
-        seen.append(other.ctypes.data != place and bool(np.all(holder[0] == 1.0)))
-        holder.clear()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [True]
-    assert place in _addresses_in_pool()
 
 
 def test_samples_that_are_read_stay_what_they_are():

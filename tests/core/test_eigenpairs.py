@@ -12,8 +12,8 @@ import scipy.linalg
 from scipy.linalg import cython_lapack
 
 from capsules import CHANGES, republish
-from higsfa.core import lapack
-from higsfa.core.lapack import back_substitute, eigenpairs, eigenvalues, reduce_pair
+from higsfa.core import linalg as lapack
+from higsfa.core.linalg import back_substitute, eigenpairs, eigenvalues, reduce_pair
 
 
 def with_values(values, seed=0):
