@@ -348,11 +348,11 @@ def waiting(places, at_once):
     """Let input and features wait where `places` says, as some budget of memory would have it."""
     make = driver.make_budget
 
-    def forced(plans, *args, disk):
-        budget = make(plans, *args[:-1], 2**40, disk=disk)
+    def forced(work, limit, disk):
+        budget = make(work, 2**40, disk=disk)
         layers = [
             replace(layer, place=PLACES[place], nodes_at_once=n if plan.shared else min(n, at_once))
-            for layer, plan, place in zip(budget.layers, plans, [*places[1:], "n"], strict=True)
+            for layer, plan, place in zip(budget.layers, work.plans, [*places[1:], "n"], strict=True)
             for n in [plan.fields.n_nodes]
         ]
         return replace(budget, input_place=PLACES[places[0]], layers=tuple(layers))

@@ -24,7 +24,7 @@ from higsfa.core.graph.edges import SparseEdges
 from higsfa.core.graph.graph import Part, TrainingGraph
 from higsfa.core.sums import plan as tiles
 from higsfa.datasets import make_toy
-from higsfa.estimators import _network
+from higsfa.estimators import network as _network
 from higsfa.graphs import ClusteredGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
 from higsfa.training import budget as budgets
 from higsfa.training import network as driver
@@ -483,7 +483,9 @@ def test_nodes_see_nothing_outside_the_range_of_their_training_inputs():
     H = network.transform(1e6 * X)
     inside = np.random.default_rng(0).uniform(top.frontend.low, top.frontend.high, (20000, len(top.frontend.low)))
     corners_too = np.vstack([inside, np.where(inside > 0, top.frontend.high, top.frontend.low)])
-    bound = np.abs(top.slow) @ np.abs(top.frontend.expansion(corners_too.T, top.frontend.children)).max(axis=1) + np.abs(top.slow_offset)
+    bound = np.abs(top.slow) @ np.abs(top.frontend.expansion(corners_too.T, top.frontend.children)).max(
+        axis=1
+    ) + np.abs(top.slow_offset)
     assert np.all(np.abs(H[:, : top.n_slow]) <= bound)
 
 

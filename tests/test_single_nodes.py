@@ -9,8 +9,8 @@ import pytest
 import zarr
 
 from higsfa import GSFA, IGSFA, ISFA, SFA, sources
-from higsfa.estimators import _validation
-from higsfa.estimators._validation import product_dtype
+from higsfa.estimators import validation as _validation
+from higsfa.estimators.validation import product_dtype
 from higsfa.graphs import ClusteredGraph, SequenceGraph, SerialGraph
 from higsfa.training.statistics import ClassStatistics, GraphStatistics
 from oracles import (

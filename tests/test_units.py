@@ -7,7 +7,7 @@ import pytest
 
 from higsfa import GSFA, HGSFA, IGSFA, SFA, HiGSFA, Layer, sources
 from higsfa.core.expansion.expansion import parse_expansion
-from higsfa.estimators._validation import as_source, working_dtype
+from higsfa.estimators.validation import as_source, working_dtype
 from higsfa.graphs import ClusteredGraph, SerialGraph
 from oracles import assert_same_up_to_sign
 

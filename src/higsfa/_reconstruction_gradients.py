@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from higsfa.core.node.stack import NodeStack, Trace
-from higsfa.estimators._base import NodeEstimator
-from higsfa.estimators._network import Network
+from higsfa.estimators.network import Network
+from higsfa.estimators.node import NodeEstimator
 
 Array = NDArray[Any]
 

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from higsfa.estimators._validation import is_lazy, unchanged_on_error
+from higsfa.estimators.validation import is_lazy, unchanged_on_error
 from higsfa.training.sources import Source, as_source
 
 Floats = NDArray[np.float64]

@@ -1,8 +1,8 @@
 """Recipes for training graphs: how labels or time become similarities between samples.
 
 A recipe is a small scikit-learn object without data. ``recipe.build(y)`` turns labels into a
-:class:`~higsfa.core.graph.graph.TrainingGraph`; estimators do that themselves. Recipes add and scale, so that one set of
-features serves several labels:
+:class:`~higsfa.core.graph.graph.TrainingGraph`; estimators do that themselves. Recipes add and scale, so that one
+set of features serves several labels:
 
 >>> from higsfa.graphs import ClusteredGraph, SerialGraph
 >>> recipe = SerialGraph("age", n_groups=4) + 0.5 * ClusteredGraph("gender")
@@ -66,7 +66,7 @@ class GraphRecipe(BaseEstimator):
         TrainingGraph
         """
         y = as_labels(y)
-        n = _n_samples(y, sample_weight, groups, n_samples)
+        n = _n_samples(y, sample_weight, groups) if n_samples is None else int(n_samples)
         weights = check_weights(sample_weight, n)
         return self._build(y, weights, groups, n)
 
@@ -78,7 +78,7 @@ class GraphRecipe(BaseEstimator):
         params = self.get_params(deep=False)
         label = params.pop("label", None)
         given = ", ".join(f"{name}={_told(value)}" for name, value in sorted(params.items()))
-        return Origin.of(f"{type(self).__name__}({given})", _label_name(y, label))
+        return Origin(((1.0, f"{type(self).__name__}({given})", _label_name(y, label)),))
 
     def makes(self, origin: Origin) -> bool:
         """Whether statistics with this origin may have been gathered for a graph of this recipe."""
@@ -431,9 +431,7 @@ def _count(values: Any) -> int | None:
     return None if values is None else len(values)
 
 
-def _n_samples(y: Any, sample_weight: Any, groups: Any, n_samples: int | None) -> int:
-    if n_samples is not None:
-        return int(n_samples)
+def _n_samples(y: Any, sample_weight: Any, groups: Any) -> int:
     if y is not None:
         names = label_names(y)
         if not names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from higsfa.estimators import HGSFA, HSFA, HiGSFA, Layer
-from higsfa.estimators._pyramid import design_pyramid
+from higsfa.estimators.layer import design_pyramid
 from higsfa.graphs import ClusteredGraph, SerialGraph
 
 __all__ = [

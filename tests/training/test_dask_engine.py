@@ -174,7 +174,7 @@ def test_progress_counts_every_tile_of_every_node(cluster, tmp_path, monkeypatch
 
             return step
 
-    from higsfa.estimators import _network
+    from higsfa.estimators import network as _network
 
     monkeypatch.setattr(_network, "progress", lambda verbose, plans: Progress())
     for _ in range(2):  # trained, then known

@@ -12,7 +12,7 @@ from higsfa import HGSFA, IGSFA, HiGSFA, Layer
 from higsfa.core.expansion.expansion import as_expansion
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.raw import Rows
-from higsfa.estimators import _network
+from higsfa.estimators import network as _network
 from higsfa.graphs import ClusteredGraph, SequenceGraph, SerialGraph
 from higsfa.training import gather, statistics
 from higsfa.training import layer as network

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from higsfa.estimators._labelled import LabelledEstimator
+from higsfa.estimators.labelled import LabelledEstimator
 
 
 class GSFA(LabelledEstimator):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from higsfa.estimators._sequence import SequenceEstimator
+from higsfa.estimators.sequence import SequenceEstimator
 
 
 class SFA(SequenceEstimator):

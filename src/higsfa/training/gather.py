@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,9 @@ def gather(
     """Add tiles to the sums of nodes, block by block; `after_block` is called with the index of each block."""
     for block, tiles in blocks:
         for tile, raw_of in tiles:
+            if len(nodes) == 1:
+                nodes[0].add(raw_of(0), tile)
+                continue
 
             def add(i: int, tile: Tile = tile, raw_of: Callable[[int], Raw] = raw_of) -> None:
                 nodes[i].add(raw_of(i), tile)
@@ -143,11 +147,12 @@ def prefetch(prepare: Callable[[Tile], NDArray[Any]], tiles: Iterable[Tile]) -> 
         producer.join()
 
 
+@dataclass(frozen=True, eq=False)
 class ArrayReader:
     """Reads rows of an array or memmap."""
 
-    def __init__(self, X: NDArray[Any], dtype: np.dtype[Any]) -> None:
-        self.X, self.dtype = X, dtype
+    X: NDArray[Any]
+    dtype: np.dtype[Any]
 
     def __call__(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         return Samples(self.X, rows).array().T.astype(self.dtype, copy=False)

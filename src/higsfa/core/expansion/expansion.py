@@ -171,12 +171,14 @@ class Layout:
     width, children : shape of the input.
     size : number of rows, I'.
     spans : terms and their rows.
+    is_identity : whether z = x exactly.
     """
 
     width: int
     children: int
     size: int
     spans: tuple[tuple[Term, slice], ...]
+    is_identity: bool
 
     @classmethod
     def of(cls, terms: tuple[Term, ...], width: int, children: int) -> Layout:
@@ -186,13 +188,8 @@ class Layout:
         for term in terms:
             start, stop = stop, stop + term.size(width, children)
             spans.append((term, slice(start, stop)))
-        return cls(width, children, stop, tuple(spans))
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether z = x exactly."""
-        ((term, rows), *others) = self.spans
-        return not others and term.is_linear and rows.stop == self.width * self.children
+        is_identity = len(terms) == 1 and terms[0].is_linear and stop == width * children
+        return cls(width, children, stop, tuple(spans), is_identity)
 
     @cached_property
     def identity_rows(self) -> Array:
@@ -203,6 +200,18 @@ class Layout:
                 view = term.select(where)
                 view[...] = rows.start + np.arange(view.size).reshape(view.shape)
         return where.reshape(-1)
+
+    @cached_property
+    def missing(self) -> Array:
+        """Inputs that z does not contain."""
+        return np.flatnonzero(self.identity_rows < 0)
+
+    @cached_property
+    def input_rows(self) -> Array:
+        """The row that holds each input, if the missing ones follow below z."""
+        rows = self.identity_rows.copy()
+        rows[self.missing] = self.size + np.arange(len(self.missing))
+        return rows
 
     @cached_property
     def programs(self) -> tuple[Program, Program] | None:
@@ -220,8 +229,7 @@ class Layout:
                 return None
             for k, (what, i, j, exponent) in enumerate(made):
                 rows.append((what, i, j, span.start + (0 if what == NORMALIZE else k), exponent))
-        missing = np.flatnonzero(self.identity_rows < 0).tolist()
-        copies = [(COPY, i, i, self.size + k, 1.0) for k, i in enumerate(missing)]
+        copies = [(COPY, i, i, self.size + k, 1.0) for k, i in enumerate(self.missing.tolist())]
         return Program.of(rows), Program.of(rows + copies)
 
 

@@ -41,7 +41,10 @@ def label_names(y: Any) -> list[Any]:
 
 def pick_label(y: Any, name: Any) -> NDArray[Any]:
     """One label as a 1-D array; with name None the only one there is."""
-    column = _plain_array(_column(y, name))
+    column = _column(y, name)
+    dtype = getattr(column, "dtype", None)
+    extension = dtype is not None and not isinstance(dtype, np.dtype)  # of pandas
+    column = np.asarray(column, dtype=object) if extension else np.asarray(column)
     if column.ndim != 1:
         shown = label_names(y)[0] if name is None else name
         raise ValueError(f"label {shown!r} must have one value per sample, got an array of shape {column.shape}")
@@ -70,12 +73,6 @@ def _column(y: Any, name: Any) -> Any:
         return y
     y = np.asarray(y)
     return y[:, name] if y.ndim == 2 else y
-
-
-def _plain_array(column: Any) -> NDArray[Any]:
-    dtype = getattr(column, "dtype", None)
-    extension = dtype is not None and not isinstance(dtype, np.dtype)
-    return np.asarray(column, dtype=object) if extension else np.asarray(column)
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -203,28 +200,26 @@ def _words(values: NDArray[Any]) -> NDArray[Any]:
 
 def numeric(values: NDArray[Any], what: str) -> NDArray[np.float64]:
     """Values as float64 with NaN for missing; a ValueError if they are not numbers."""
-    if values.dtype.kind in "biuf":
-        return _without_infinities(values.astype(np.float64, copy=False), what)
-    gone = missing(values)
-    if values.dtype.kind in "mM":
-        unit = "datetime64[ns]" if values.dtype.kind == "M" else "timedelta64[ns]"
-        return np.asarray(np.where(gone, np.nan, values.astype(unit).astype(np.int64)), dtype=np.float64)
+    kind = values.dtype.kind
+    gone = np.zeros(0, dtype=bool) if kind in "biuf" else missing(values)
     try:
-        out = np.full(len(values), np.nan)
-        out[~gone] = values[~gone].astype(np.float64)
+        if kind in "biuf":
+            out = values.astype(np.float64, copy=False)
+        elif kind in "mM":
+            unit = "datetime64[ns]" if kind == "M" else "timedelta64[ns]"
+            out = np.where(gone, np.nan, values.astype(unit).astype(np.int64))
+        else:
+            out = np.full(len(values), np.nan)
+            out[~gone] = values[~gone].astype(np.float64)
     except (TypeError, ValueError):
         example = next((value for value in values[~gone]), None)
         raise ValueError(
             f"{what} orders samples by a numeric label, but the label holds values such as {example!r}; "
             "use ClusteredGraph for classes"
         ) from None
-    return _without_infinities(out, what)
-
-
-def _without_infinities(values: NDArray[np.float64], what: str) -> NDArray[np.float64]:
-    if np.isinf(values).any():
+    if np.isinf(out).any():
         raise ValueError(f"{what}: the label holds infinite values; use NaN for missing ones")
-    return values
+    return out
 
 
 def is_discrete(values: NDArray[Any]) -> bool:

@@ -88,6 +88,7 @@ class Frontend(Record):
     layout: Layout = field(init=False)
     n_raw: int = field(init=False)
     n_expanded: int = field(init=False)
+    n_variables: int = field(init=False)
     is_identity: bool = field(init=False)
     offset: Floats | None = field(init=False)
 
@@ -99,27 +100,11 @@ class Frontend(Record):
             "layout": layout,
             "n_raw": self.n_inputs if projection is None else int(projection.matrix.shape[1]),
             "n_expanded": layout.size,
+            "n_variables": layout.size + len(layout.missing),
             "is_identity": layout.is_identity,
             "offset": offset if offset.any() else None,
         }
         self.__dict__.update(made)
-
-    @cached_property
-    def missing(self) -> NDArray[np.intp]:
-        """Inputs that the expansion does not contain."""
-        return np.flatnonzero(self.layout.identity_rows < 0)
-
-    @cached_property
-    def n_variables(self) -> int:
-        """T."""
-        return self.n_expanded + len(self.missing)
-
-    @property
-    def input_rows(self) -> NDArray[np.intp]:
-        """The row of t that holds each input."""
-        rows = self.layout.identity_rows.copy()
-        rows[self.missing] = self.n_expanded + np.arange(len(self.missing))
-        return rows
 
     def inputs(
         self,
@@ -159,8 +144,8 @@ class Frontend(Record):
             return X
         T = np.empty((self.n_variables, X.shape[1]), dtype=X.dtype) if out is None else out
         self.expansion.fill(X, T[: self.n_expanded], self.children)
-        if len(self.missing):
-            T[self.n_expanded :] = X[self.missing]
+        if self.n_variables > self.n_expanded:
+            T[self.n_expanded :] = X[self.layout.missing]
         return T
 
     def front(self, dtype: np.dtype[Any], *, shift: Floats | None = None) -> Front | None:

@@ -148,7 +148,9 @@ def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: Nod
     """Solve a node. `cov` and `shift` are those of its variables t (see :class:`Frontend`)."""
     n = frontend.n_expanded
     sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
-    sigma = _without_constants(_whole(sigma), cov.noise)
+    sigma = _whole(sigma)
+    constant = np.diag(sigma) <= cov.noise  # up to rounding: no component shall describe these
+    sigma[constant], sigma[:, constant] = 0.0, 0.0
     most = n if options.n_components is None else options.n_components
     wanted, limit = most, np.inf
     if options.preserve and options.n_slow is not None:
@@ -157,11 +159,11 @@ def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: Nod
         limit = options.delta_threshold
     slow = slow_features(cov, n, options.shrinkage, n if options.all_deltas else wanted, wanted, limit)
     J = n_slow_features(slow.delta_values, n, options)
-    fit, J = _regress(sigma, slow.B, frontend.input_rows, J, options)
+    fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, options)
     if slow.B.shape[1] < min(slow.rank, most) and J + len(fit.variances) < (options.n_components or 0):
         # The residual has too few components: more slow features are needed than were computed.
         slow = slow_features(cov, n, options.shrinkage, n if options.all_deltas else most, most)
-        fit, J = _regress(sigma, slow.B, frontend.input_rows, J, options)
+        fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, options)
     return _assemble(cov, frontend, shift, slow, fit, J, mu, options)
 
 
@@ -170,13 +172,6 @@ def _whole(C: Floats) -> Floats:
     C = C.copy()
     mirror(C)
     return C
-
-
-def _without_constants(sigma: Floats, noise: Floats) -> Floats:
-    """A covariance, exactly 0 for variables that are constant up to rounding: no component shall describe these."""
-    constant = np.diag(sigma) <= noise
-    sigma[constant], sigma[:, constant] = 0.0, 0.0
-    return sigma
 
 
 def _regress(
@@ -240,7 +235,7 @@ def _assemble(
     options: NodeOptions,
 ) -> Node:
     """Write slow and reconstructive parts as affine maps, relative to the shift first."""
-    n, inputs, B, M = frontend.n_expanded, frontend.input_rows, slow.B[:, :J], fit.M
+    n, inputs, B, M = frontend.n_expanded, frontend.layout.input_rows, slow.B[:, :J], fit.M
     A = scales(M, float(np.sqrt(np.max(fit.variances, initial=0.0))), options)
     decode_slow = M @ _inverted(A)
     F = A @ B.T

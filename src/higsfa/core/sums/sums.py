@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,7 @@ def merge(a: Sums, b: Sums) -> Sums:
     return a
 
 
+@dataclass
 class Tree:
     """Merges numbered block sums in a fixed binary tree, whatever the order in which they arrive.
 
@@ -96,28 +97,23 @@ class Tree:
     `merge_two` knows.
     """
 
-    def __init__(self, merge_two: Callable[[Any, Any], Any] | None = None) -> None:
-        self._merge = merge if merge_two is None else merge_two
-        self._waiting: dict[tuple[int, int], Any] = {}
+    merge_two: Callable[[Any, Any], Any] = merge
+    waiting: dict[tuple[int, int], Any] = field(default_factory=dict)
+    """What has been added so far: sums by level and index, each waiting for its other half."""
 
     def add(self, block: int, sums: Any) -> None:
         level = 0
-        while (level, block ^ 1) in self._waiting:
-            other = self._waiting.pop((level, block ^ 1))
-            sums = self._merge(sums, other) if block % 2 == 0 else self._merge(other, sums)
+        while (level, block ^ 1) in self.waiting:
+            other = self.waiting.pop((level, block ^ 1))
+            sums = self.merge_two(sums, other) if block % 2 == 0 else self.merge_two(other, sums)
             level, block = level + 1, block // 2
-        self._waiting[level, block] = sums
-
-    @property
-    def waiting(self) -> dict[tuple[int, int], Any]:
-        """What has been added so far: sums by level and number, each waiting for its other half."""
-        return self._waiting
+        self.waiting[level, block] = sums
 
     def total(self) -> Any:
         """The sum of all blocks added; empties the tree."""
         result: Any = None
-        for key in sorted(self._waiting):
-            part = self._waiting[key]
-            result = part if result is None else self._merge(part, result)
-        self._waiting.clear()
+        for key in sorted(self.waiting):
+            part = self.waiting[key]
+            result = part if result is None else self.merge_two(part, result)
+        self.waiting.clear()
         return result

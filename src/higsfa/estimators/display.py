@@ -1,14 +1,40 @@
-"""A progress bar for training networks, silent unless asked for."""
+"""What a network shows of itself: tables of its architecture as text and HTML, and a progress bar while it trains."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
 
 from higsfa.training.layer import LayerPlan
 
 OnLayer = Callable[[int, int], Callable[[int], None]]
+LEGEND = (
+    "nodes: grid of the layer; field, stride: in nodes of the layer below; sees: receptive field in pixels; "
+    "inputs: of a node (> after PCA); expanded: size after the expansion; out: features per node"
+)
+
+
+def text_table(rows: list[dict[str, str]]) -> str:
+    """Aligned columns and a legend."""
+    columns = list(rows[0])
+    widths = [max(len(column), *(len(row[column]) for row in rows)) for column in columns]
+    lines = ["  ".join(column.rjust(width) for column, width in zip(columns, widths, strict=True))]
+    for row in rows:
+        lines.append("  ".join(row[column].rjust(width) for column, width in zip(columns, widths, strict=True)))
+    return "\n".join([*lines, f"({LEGEND})"])
+
+
+def html_table(title: str, rows: list[dict[str, str]]) -> str:
+    """The same as a small HTML table."""
+    cell = 'style="text-align:right;padding:2px 10px"'
+    head = "".join(f"<th {cell}>{escape(column)}</th>" for column in rows[0])
+    body = "".join("<tr>" + "".join(f"<td {cell}>{escape(v)}</td>" for v in row.values()) + "</tr>" for row in rows)
+    return (
+        f"<div><strong>{escape(title)}</strong><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        f"<small>{escape(LEGEND)}</small></div>"
+    )
 
 
 @contextmanager

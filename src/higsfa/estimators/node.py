@@ -17,7 +17,7 @@ from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums.tile import tile_rows
-from higsfa.estimators._validation import (
+from higsfa.estimators.validation import (
     check_data,
     check_out,
     dask_transform,
@@ -38,6 +38,7 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     """A single node: shared parameters, `transform`, `inverse_transform`, `fit_from_statistics`."""
 
     _preserve = False
+    _needs_labels = False
 
     _parameter_constraints: dict[str, Any] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -222,4 +223,5 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.target_tags.required = self._needs_labels
         return tags

@@ -20,10 +20,9 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from higsfa.core.fields import receptive_fields
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK
-from higsfa.estimators._architecture import html_table, text_table
-from higsfa.estimators._progress import progress
-from higsfa.estimators._pyramid import design_pyramid
-from higsfa.estimators._validation import (
+from higsfa.estimators.display import html_table, progress, text_table
+from higsfa.estimators.layer import Layer, design_pyramid
+from higsfa.estimators.validation import (
     check_data,
     check_out,
     dask_transform,
@@ -35,7 +34,6 @@ from higsfa.estimators._validation import (
     unchanged_on_error,
     working_dtype,
 )
-from higsfa.estimators.layer import Layer
 from higsfa.training.budget import Budget, Workload, make_budget, tile_size
 from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.layer import LayerPlan, TrainedLayer
@@ -87,6 +85,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What all hierarchical networks share."""
 
     _preserve = True
+    _needs_labels = False
     layers: Any
 
     _parameter_constraints: dict[str, Any] = {
@@ -394,6 +393,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.target_tags.required = self._needs_labels
         return tags
 
 

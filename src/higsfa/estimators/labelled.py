@@ -12,9 +12,9 @@ from sklearn.utils.metaestimators import available_if
 from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.graph.labels import as_labels, find_classes, label_names, pick_label
 from higsfa.core.sums.plan import make_plan
-from higsfa.estimators._base import NodeEstimator
-from higsfa.estimators._sequence import _expands_exactly
-from higsfa.estimators._validation import check_data, check_left_out, unchanged_on_error
+from higsfa.estimators.node import NodeEstimator
+from higsfa.estimators.sequence import _expands_exactly
+from higsfa.estimators.validation import check_data, check_left_out, unchanged_on_error
 from higsfa.graphs import AutoGraph, ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
 from higsfa.training.statistics import (
     MAX_CLASS_CHANNELS,
@@ -40,6 +40,8 @@ def _counts_exactly(self: Any) -> bool:
 
 class LabelledEstimator(NodeEstimator):
     """`fit` and `partial_fit` with labels."""
+
+    _needs_labels = True
 
     _parameter_constraints = {**NodeEstimator._parameter_constraints, "graph": [str, GraphRecipe]}
 
@@ -81,7 +83,7 @@ class LabelledEstimator(NodeEstimator):
                         return self
                 built = recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(X))
                 origin = recipe.origin(y)
-            if built.n_samples != len(X):
+            if len(built.sample_weight) != len(X):
                 raise ValueError(f"graph is for {built.n_samples} samples but X has {len(X)}")
             check_left_out(self, X, built.sample_weight)
             plan = make_plan(built)
@@ -125,11 +127,6 @@ class LabelledEstimator(NodeEstimator):
 
     def _accepts(self, origin: Origin) -> bool:
         return origin == BUILT_BEFOREHAND or as_recipe(self.graph).makes(origin)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
 
 def _classes(y: Any, recipe: ClusteredGraph, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:

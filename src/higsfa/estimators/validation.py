@@ -89,7 +89,8 @@ def check_data(
     When fitting, NaN and infinity are found afterwards, from the sums, which is free; see `report_not_finite`. Only
     samples of weight 0 have to be looked at; see `check_left_out`.
     """
-    if is_lazy(X):
+    lazy = is_lazy(X)
+    if lazy:
         source = as_source(X)
         n_features = int(np.prod(source.shape))
         if len(source) < min_samples:
@@ -116,15 +117,12 @@ def check_data(
             ensure_all_finite=not reset,
             ensure_min_samples=min_samples,
         )
-        _check_numbers(X.dtype)
+        source = X
+    if source.dtype.kind not in "fiub":
+        raise ValueError(f"X must hold numbers, got dtype {source.dtype}")
+    if not lazy:
         source = as_source(X if shape is None else X.reshape(shape))
-    _check_numbers(source.dtype)
     return source
-
-
-def _check_numbers(dtype: np.dtype[Any]) -> None:
-    if dtype.kind not in "fiub":
-        raise ValueError(f"X must hold numbers, got dtype {dtype}")
 
 
 def flat_reader(source: Source, dtype: np.dtype[Any]) -> Reader:
@@ -160,9 +158,10 @@ def report_not_finite(estimator: BaseEstimator, X: Source) -> None:
 def check_left_out(estimator: BaseEstimator, X: Source, weights: np.ndarray) -> None:
     """NaN and infinity in samples of weight 0, which no sum may show."""
     rows = np.flatnonzero(weights == 0)
-    step = _rows_at_once(X)
-    for lo in range(0, len(rows), step):
-        _assert_finite(estimator, X.take(rows[lo : lo + step]))
+    if len(rows):
+        step = _rows_at_once(X)
+        for lo in range(0, len(rows), step):
+            _assert_finite(estimator, X.take(rows[lo : lo + step]))
 
 
 def _rows_at_once(X: Source) -> int:

@@ -16,8 +16,8 @@ from higsfa.core.expansion.expansion import as_expansion
 from higsfa.core.graph import build
 from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.sums.plan import sequence_plan
-from higsfa.estimators._base import NodeEstimator
-from higsfa.estimators._validation import check_data, unchanged_on_error
+from higsfa.estimators.node import NodeEstimator
+from higsfa.estimators.validation import check_data, unchanged_on_error
 from higsfa.graphs import SequenceGraph
 from higsfa.training.gather import ArrayReader
 from higsfa.training.statistics import Origin, SequenceStatistics

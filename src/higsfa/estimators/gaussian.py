@@ -1,0 +1,213 @@
+"""Classes of a label, and one Gaussian per class in the space of features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.linalg import eigh
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from higsfa.core.graph.groups import group_memberships
+from higsfa.core.graph.labels import check_one_kind
+from higsfa.training.runner import one_blas_thread
+
+Floats = NDArray[np.float64]
+
+MAX_CLASSES = 39
+"""Classes of a numeric label by default, as in the paper; fewer where they would hold less than 20 samples."""
+RANK_CUT = 1e-10
+"""Directions with less than this part of the largest variance (of standardised features) count as constant."""
+LEAST_POOLED = 1e-8
+"""Least pooled variance in any direction, relative to the total variance there."""
+LEAST_VARIANCE = 1e-6
+"""Least variance of a class in any direction, relative to the pooled variance there."""
+FARTHEST = 1e100
+"""Standardised features are clipped here: their squares, and sums of them, stay finite."""
+BLOCK_ROWS = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianClasses:
+    """C Gaussians over k features, in coordinates in which the pooled covariance is the identity.
+
+    Attributes
+    ----------
+    center, scale : (k,) arrays
+        They standardise the features.
+    projection : (k, r) array
+        From standardised features to the coordinates of the Gaussians; r is the rank of the features.
+    means : (C, r) array
+    factors : (C, r, r) array
+        Whitening matrix of each class.
+    log_weights : (C,) array
+        Logarithm of prior probability and of the density's normalisation, up to a common constant.
+    """
+
+    center: Floats
+    scale: Floats
+    projection: Floats
+    means: Floats
+    factors: Floats
+    log_weights: Floats
+
+    def posterior(self, Y: NDArray[Any]) -> Floats:
+        """Probabilities (N, C) of the classes, finite for every finite sample however far out."""
+        out = np.empty((len(Y), len(self.log_weights)))
+        with one_blas_thread():  # threads cost more than they give on matrices this small
+            for lo in range(0, len(Y), BLOCK_ROWS):
+                out[lo : lo + BLOCK_ROWS] = self._log_joint(Y[lo : lo + BLOCK_ROWS])
+        return np.asarray(softmax(out, axis=1))
+
+    def _log_joint(self, Y: NDArray[Any]) -> Floats:
+        U = standardise(Y[:, : len(self.center)], self.center, self.scale) @ self.projection
+        joint = np.empty((len(Y), len(self.log_weights)))
+        for c, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
+            joint[:, c] = self.log_weights[c] - 0.5 * np.sum(((U - mean) @ factor) ** 2, axis=1)
+        return joint
+
+
+@dataclass(frozen=True, eq=False)
+class LabelClasses:
+    """Which samples belong to which class, and with what weight; class value = class mean of a numeric label."""
+
+    rows: list[NDArray[np.intp]]
+    weights: list[Floats]
+    values: NDArray[Any]
+    is_numeric: bool
+
+    def restricted(self, kept: NDArray[np.intp]) -> LabelClasses:
+        """The same classes among the samples `kept`, which are counted anew."""
+        number = np.full(1 + max(int(rows.max(initial=-1)) for rows in self.rows), -1)
+        number[kept] = np.arange(len(kept))
+        rows = [number[some] for some in self.rows]
+        weights = [weight[some >= 0] for weight, some in zip(self.weights, rows, strict=True)]
+        return replace(self, rows=[some[some >= 0] for some in rows], weights=weights)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMoments:
+    """Weight (C,), mean (C, k) and scatter (C, k, k) of each class, of standardised features."""
+
+    center: Floats
+    scale: Floats
+    weights: Floats
+    means: Floats
+    scatters: Floats
+
+
+def standardise(Y: NDArray[Any], center: Floats, scale: Floats) -> Floats:
+    """Scale infinity, that of a constant feature, sets it to 0."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        Z = np.clip((Y - center) / scale, -FARTHEST, FARTHEST)
+    return np.asarray(np.where(np.isinf(scale), 0.0, Z))
+
+
+def _center_and_scale(Y: Floats, w: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation; infinity for a feature that does not vary."""
+    share = w / w.sum()
+    center = share @ Y
+    with np.errstate(over="ignore"):
+        deviation = Y - center
+    farthest = np.max(np.abs(deviation), axis=0, initial=0.0)
+    if not np.all(np.isfinite(farthest)):
+        raise ValueError("X holds numbers so large that their differences overflow: scale X down")
+    varies = farthest > 1e-13 * np.max(np.abs(Y), axis=0, initial=0.0)
+    scale = np.full(Y.shape[1], np.inf)
+    unit = farthest[varies]  # squares of small and of large numbers alike stay in range
+    scale[varies] = unit * np.sqrt(share @ (deviation[:, varies] / unit) ** 2)
+    return center, scale
+
+
+def class_moments(Y: Floats, classes: LabelClasses) -> ClassMoments:
+    """Moments of the classes that have members; `classes` may have empty ones, which get weight 0."""
+    w = np.zeros(len(Y))
+    for rows, weights in zip(classes.rows, classes.weights, strict=True):
+        w[rows] += weights
+    center, scale = _center_and_scale(Y, w)
+    C, k = len(classes.rows), Y.shape[1]
+    totals, means, scatters = np.zeros(C), np.zeros((C, k)), np.zeros((C, k, k))
+    for c, (rows, weights) in enumerate(zip(classes.rows, classes.weights, strict=True)):
+        if len(rows) == 0:
+            continue
+        Z = standardise(Y[rows], center, scale)
+        totals[c] = weights.sum()
+        means[c] = weights @ Z / totals[c]
+        Z = (Z - means[c]) * np.sqrt(weights)[:, None]
+        scatters[c] = Z.T @ Z
+    return ClassMoments(center, scale, totals, means, scatters)
+
+
+def _support(n: float, rank: int) -> float:
+    """Share of a covariance estimated from n samples; the rest comes from what more samples say. 1 for enough."""
+    return float(np.clip(n / (2.0 * (rank + 1)), 0.0, 1.0))
+
+
+def fit_gaussians(moments: ClassMoments, k: int, regularization: float) -> GaussianClasses:
+    """Gaussians over the first k features; classes without members get probability 0."""
+    n, m, W = moments.weights, moments.means[:, :k], moments.scatters[:, :k, :k]
+    total, within = n.sum(), W.sum(axis=0)
+    between = m - n @ m / total
+    values, vectors = eigh((within + (between.T * n) @ between) / total)
+    kept = values > RANK_CUT * values[-1]
+    A = vectors[:, kept] / np.sqrt(values[kept])
+    r = A.shape[1]
+    # Pooled covariance, in the coordinates in which the total covariance is the identity.
+    share = _support(total - np.count_nonzero(n), r)
+    values, vectors = eigh(share * (A.T @ within @ A) / total + (1 - share) * np.eye(r))
+    B = A @ (vectors / np.sqrt(np.maximum(values, LEAST_POOLED)))
+
+    C = len(n)
+    factors, log_weights = np.zeros((C, r, r)), np.full(C, -np.inf)
+    for c in np.flatnonzero(n > 0):
+        e, U = eigh(B.T @ W[c] @ B / n[c])
+        own = min(1.0 - regularization, _support(n[c], r))
+        e = np.maximum(own * e + (1 - own), LEAST_VARIANCE)
+        factors[c] = U / np.sqrt(e)
+        log_weights[c] = np.log(n[c] / total) - 0.5 * np.sum(np.log(e))
+    return GaussianClasses(moments.center[:k], moments.scale[:k], B, m @ B, factors, log_weights)
+
+
+def numeric_classes(values: Floats, w: Floats, asked: Any, name: Any) -> LabelClasses:
+    """Classes of increasing label and equal weight; one class per value where there are few values."""
+    if asked is not None and (not isinstance(asked, int | np.integer) or isinstance(asked, bool) or asked < 1):
+        raise ValueError(f"n_classes={asked!r} for label {name!r}: give a whole number of at least 1")
+    if asked is not None and asked > len(values):
+        raise ValueError(f"n_classes={asked} for label {name!r}, but only {len(values)} samples have it; use fewer")
+    n = max(len(values), int(w.sum()))
+    n_classes = min(MAX_CLASSES, max(2, n // 20)) if asked is None else int(asked)
+    distinct, codes = np.unique(values, return_inverse=True)
+    if len(distinct) <= n_classes:
+        return LabelClasses(*_members(codes, len(distinct), w), distinct, True)
+    atoms, P = group_memberships(values, w, n_classes)
+    rows = [np.flatnonzero(share[atoms] > 0) for share in P.T]
+    weights = [w[some] * share[atoms[some]] for some, share in zip(rows, P.T, strict=True)]
+    means = [np.average(values[some], weights=weight) for some, weight in zip(rows, weights, strict=True)]
+    return LabelClasses(rows, weights, np.array(means), True)
+
+
+def categories(column: NDArray[Any], w: Floats) -> tuple[NDArray[np.intp], LabelClasses]:
+    """Class number of each sample, and the classes, sorted where they can be."""
+    if column.dtype.kind != "O":
+        distinct, codes = np.unique(column, return_inverse=True)
+    else:
+        found = list(dict.fromkeys(column))
+        check_one_kind(found)
+        try:
+            found.sort()
+        except TypeError:
+            found.sort(key=lambda value: (type(value).__name__, str(value)))
+        all_bool = all(isinstance(value, bool | np.bool_) for value in found)
+        distinct = np.empty(len(found), dtype=bool if all_bool else object)
+        distinct[:] = found
+        number = {value: c for c, value in enumerate(found)}
+        codes = np.array([number[value] for value in column], dtype=np.intp)
+    return codes, LabelClasses(*_members(codes, len(distinct), w), distinct, False)
+
+
+def _members(codes: NDArray[np.intp], n_classes: int, w: Floats) -> tuple[list[NDArray[np.intp]], list[Floats]]:
+    order = np.argsort(codes, kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(codes, minlength=n_classes))[:-1])
+    return rows, [w[some] for some in rows]
