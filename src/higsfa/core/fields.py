@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from functools import cached_property
 from itertools import product
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,34 +23,29 @@ class Fields:
     grid : shape of the layer below, in nodes (or pixels).
     field, stride : size of a field and distance between neighbouring fields, by dimension.
     pad : whether the last field is moved inward where fields do not fit exactly.
+    starts : first position of every field, by dimension.
+    shape, n_nodes : shape and size of this layer, in nodes.
+    children : nodes of the layer below in a field.
     """
 
     grid: tuple[int, ...]
     field: tuple[int, ...]
     stride: tuple[int, ...]
     pad: bool = False
+    starts: tuple[list[int], ...] = dataclass_field(init=False, compare=False, repr=False)
+    shape: tuple[int, ...] = dataclass_field(init=False, compare=False, repr=False)
+    n_nodes: int = dataclass_field(init=False, compare=False, repr=False)
+    children: int = dataclass_field(init=False, compare=False, repr=False)
 
-    @cached_property
-    def starts(self) -> tuple[list[int], ...]:
-        """First position of every field, by dimension."""
-        return tuple(
-            _starts(size, field, stride, self.pad)
-            for size, field, stride in zip(self.grid, self.field, self.stride, strict=True)
-        )
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of this layer, in nodes."""
-        return tuple(len(starts) for starts in self.starts)
-
-    @property
-    def n_nodes(self) -> int:
-        return int(np.prod(self.shape))
-
-    @property
-    def children(self) -> int:
-        """Nodes of the layer below in a field."""
-        return int(np.prod(self.field))
+    def __post_init__(self) -> None:
+        starts = []
+        for size, length, step in zip(self.grid, self.field, self.stride, strict=True):
+            own = list(range(0, size - length + 1, step))
+            if self.pad and own and own[-1] + length < size:
+                own.append(size - length)
+            starts.append(own)
+        shape = tuple(map(len, starts))
+        self.__dict__.update(starts=tuple(starts), shape=shape, n_nodes=prod(shape), children=prod(self.field))
 
     @cached_property
     def index(self) -> Ints:
@@ -77,13 +74,6 @@ def check_fit(fields: Fields, name: str) -> None:
                 f"({size} - {f}) is not a multiple of {s}); fitting choices there: {_fitting(size, f, s)}, "
                 "or pad=True to move the last field inward"
             )
-
-
-def _starts(size: int, field: int, stride: int, pad: bool) -> list[int]:
-    starts = list(range(0, size - field + 1, stride))
-    if pad and starts[-1] + field < size:
-        starts.append(size - field)
-    return starts
 
 
 def _fitting(size: int, field: int, stride: int) -> str:

@@ -46,6 +46,8 @@ class LayerPlan:
     clip_range : whether the range guard is on.
     options : what the nodes extract; n_components is a number.
     rounding : relative rounding of the data, where it is coarser than that of the products.
+    n_raw, n_inputs, children : raw inputs of a node; its inputs after the projection, and their children.
+    n_components : features of a node.
     """
 
     fields: Fields
@@ -56,34 +58,29 @@ class LayerPlan:
     clip_range: bool
     options: NodeOptions
     rounding: float = field(default=0.0, compare=False)  # of the data, not of the layer
+    n_raw: int = field(init=False, compare=False, repr=False)
+    n_inputs: int = field(init=False, compare=False, repr=False)
+    children: int = field(init=False, compare=False, repr=False)
+    n_components: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        assert self.options.n_components is not None
+        n_raw = self.fields.children * self.width
+        self.__dict__.update(
+            n_raw=n_raw,
+            n_inputs=n_raw if self.pca is None else min(self.pca, n_raw),
+            children=self.fields.children if self.pca is None else 1,
+            n_components=self.options.n_components,
+        )
 
     def precision(self, dtype: np.dtype[Any]) -> float:
         """Relative precision of sums whose products are of this type."""
         return max(float(np.finfo(dtype).eps), self.rounding)
 
     @property
-    def n_raw(self) -> int:
-        """Raw inputs of a node."""
-        return self.fields.children * self.width
-
-    @property
-    def n_inputs(self) -> int:
-        """Inputs of a node after the projection."""
-        return self.n_raw if self.pca is None else min(self.pca, self.n_raw)
-
-    @property
-    def children(self) -> int:
-        return self.fields.children if self.pca is None else 1
-
-    @property
     def frontend_size(self) -> int:
         """Variables that the sums of a node are over."""
         return self.frontend(np.zeros(self.n_inputs)).n_variables
-
-    @property
-    def n_components(self) -> int:
-        assert self.options.n_components is not None
-        return self.options.n_components
 
     def frontend(self, center: Floats, projection: Projection | None = None) -> Frontend:
         return Frontend(self.expansion, self.children, self.n_inputs, center, projection=projection)
