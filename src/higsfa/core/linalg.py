@@ -31,11 +31,11 @@ _ABOVE = np.triu(np.ones((MIRROR_STEP, MIRROR_STEP), dtype=bool), 1)
 FEW = 6
 """Eigenvectors are found one by one if n / 6 of them are wanted or fewer, else all at once."""
 BLOCK = 64
-"""LAPACK works on so many columns at a time, or fewer."""
+"""Largest block of columns that LAPACK works on at a time."""
 ACCURATE = 2 * float(np.finfo(np.float64).tiny)
 """Errors of eigenvalues, relative to the largest entry: tiny, because LAPACK tells by them which vectors are close."""
 SKEWED = 100 * float(np.finfo(np.float64).eps)
-"""V^T V of orthonormal columns may differ by so much from 1, times n."""
+"""Largest deviation of V^T V from 1 for orthonormal columns, divided by n."""
 
 _LETTERS = {letter: c_char(letter.encode()) for letter in "INUV"}
 _LOWER = "U"  # to Fortran, which stores by columns, C-contiguous arrays are transposed
@@ -184,7 +184,7 @@ class Pencil:
 
     Attributes
     ----------
-    rank : of C; there are so many eigenvalues.
+    rank : of C, the number of eigenvalues.
     """
 
     def __init__(self, A: Floats, C: Floats, scale: Floats, tolerance: float, noise: float = 0.0) -> None:

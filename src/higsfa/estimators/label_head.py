@@ -52,7 +52,7 @@ class LabelHead(BaseEstimator):
     n_features : int, "cv" or dict of them by label, optional
         How many features each label's estimate uses, the first ones; all by default. "cv" chooses the number by
         cross-validation on the training set: least mean squared error of a numeric label, best classification rate
-        of a categorical one, and of equals the smallest.
+        of a categorical one, ties go to the smallest.
     n_classes : int or dict of int by label, optional
         Number of classes of a numeric label; min(39, N // 20) by default. A label that has fewer distinct values gets
         a class for each of them. A dict entry makes a label numeric that would count as categorical.

@@ -32,7 +32,7 @@ class Layer(BaseEstimator):
     expansion : str, Expansion or callable, default="identity | power0.8"
         Nonlinear expansion of the node's centred input. Slices count positions within each child.
     pca : int, optional
-        Reduce the raw input of each node to so many principal components first (not whitened).
+        Number of principal components that the raw input of each node is reduced to first (not whitened).
     n_slow : int, optional
         Number of slow features of each node (information-preserving networks).
     delta_threshold : float, default=1.96

@@ -23,6 +23,7 @@ from higsfa.core.sums.plan import BLOCK
 from higsfa.estimators.display import html_table, progress, text_table
 from higsfa.estimators.layer import Layer, design_pyramid
 from higsfa.estimators.validation import (
+    batches,
     check_data,
     check_out,
     dask_transform,
@@ -30,7 +31,6 @@ from higsfa.estimators.validation import (
     product_dtype,
     report_not_finite,
     rounding,
-    stretches,
     unchanged_on_error,
     working_dtype,
 )
@@ -157,13 +157,13 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if shape is None:
             raise ValueError("input_shape: pass it, the network does not know it before it is fitted")
         plans = self._planned(shape)
-        kind = np.dtype(dtype)
+        dtype = np.dtype(dtype)
         work = Workload(
             tuple(plans),
             n_samples,
             int(np.prod(shape)),
-            kind.itemsize,
-            product_dtype(kind).itemsize,
+            dtype.itemsize,
+            product_dtype(dtype).itemsize,
             n_cells,
             64,
             -(-n_samples // BLOCK),
@@ -238,7 +238,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 has no meaning: use 1 or more threads, or -1 for all cores")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        # More threads than cores cost memory and help nobody; a few more are allowed, so that small machines can try.
+        # More threads than cores cost memory and gain nothing; eight are allowed everywhere, for trying out.
         return min(n_jobs, max(8, cores)) if n_jobs > 0 else max(1, cores + 1 + n_jobs)
 
     def _memory_limit(self) -> int:
@@ -273,7 +273,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if not all(node.fits_single for layer in self._trained for node in layer.nodes):
             dtype = np.dtype(np.float64)
         with threads(self._n_jobs()) as run, np.errstate(all="ignore"):
-            for where, part in stretches(source, rows):
+            for where, part in batches(source, rows):
                 block = feature_major(part, plans[0].width)
                 for layer in self._trained:
                     block = layer.encode(block, dtype, run)

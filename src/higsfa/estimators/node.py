@@ -18,6 +18,7 @@ from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums.tile import tile_rows
 from higsfa.estimators.validation import (
+    batches,
     check_data,
     check_out,
     dask_transform,
@@ -26,7 +27,6 @@ from higsfa.estimators.validation import (
     product_dtype,
     report_not_finite,
     rounding,
-    stretches,
     working_dtype,
 )
 from higsfa.training.gather import column_means
@@ -185,7 +185,7 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         dtype = product_dtype(X.dtype)
         out = check_out(out, (len(X), self._node.n_components), dtype)
         work = dtype if self._node.fits_single else np.dtype(np.float64)
-        for rows, part in stretches(X, 4 * tile_rows(self._node.frontend.n_variables, work.itemsize)):
+        for rows, part in batches(X, 4 * tile_rows(self._node.frontend.n_variables, work.itemsize)):
             flat = part.reshape(len(part), -1).astype(work, copy=False)
             out[rows] = self._node.encode(flat.T).T
         return out

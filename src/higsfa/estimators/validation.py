@@ -138,8 +138,8 @@ def flat_reader(source: Source, dtype: np.dtype[Any]) -> Reader:
     return read
 
 
-def stretches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """The whole source in order, so many samples at a time."""
+def batches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """The whole source in order, `rows` samples at a time."""
     for lo in range(0, len(source), rows):
         hi = min(lo + rows, len(source))
         yield slice(lo, hi), source.take(np.arange(lo, hi))
@@ -147,7 +147,7 @@ def stretches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
 
 def report_not_finite(estimator: BaseEstimator, X: Source) -> None:
     """Raise the error that explains why sums are not finite."""
-    for _, part in stretches(X, _rows_at_once(X)):
+    for _, part in batches(X, _rows_at_once(X)):
         _assert_finite(estimator, part)
     raise ValueError(
         f"X holds numbers too large for {product_dtype(X.dtype)} (their products overflow): scale X down"

@@ -91,7 +91,7 @@ class Workload:
 
     @property
     def working_bytes(self) -> int:
-        """What tiles and threads take, whatever is kept."""
+        """Memory of tiles and threads, in addition to what is kept."""
         rows = min(self.n_samples, tile_size(self.plans, self.n_pixels, self.itemsize))
         widest = max([self.n_pixels] + [plan.fields.n_nodes * plan.n_components for plan in self.plans])
         expanded = max(plan.frontend_size for plan in self.plans)

@@ -92,7 +92,7 @@ class Held:
     def put(self, fit: str, t: int, depth: int, block: Block, most: int) -> None:
         """Hold features that have gone through `depth` layers in place of others of the tile, in `most` bytes at most.
 
-        If there is no room, what fits of others have left goes, such as those whose client has died.
+        If they do not fit, features that other fits have left behind are dropped, such as those of a client that died.
         """
         with self._lock:
             if fit in self._ended:
@@ -143,7 +143,7 @@ def _fold(job: Job, shifts: list[Floats], block: int) -> list[Sums]:
 
 
 def _merge(a: list[Sums], b: list[Sums]) -> list[Sums]:
-    """Sums of two stretches; the inputs are left alone, because a task may run again."""
+    """Sums of two ranges of blocks; the inputs are not changed, because a task may run again."""
     return [merge(x.copy(), y) for x, y in zip(a, b, strict=True)]
 
 

@@ -26,7 +26,7 @@ from higsfa.training.gather import Reader, gather_node
 Floats = NDArray[np.float64]
 
 MAX_CLASS_CHANNELS = 32
-"""Up to so many classes, sums are kept class by class, so that fits on parts of the data can be added."""
+"""Up to this number of classes, sums are kept class by class, so that fits on parts of the data can be added."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Features between layers, tile by tile: in memory, in a file that vanishes with the fit, or computed when asked for.
 
 A store holds one block (nodes, width, samples) for each tile. What is read from it again are the fields of single
-nodes, so a file is read in a few long stretches.
+nodes, so a file is read in a few long pieces.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class MemoryStore(Store):
 
 
 class FileStore(Store):
-    """Blocks in a nameless file, which the system removes when the store is gone, whatever happens."""
+    """Blocks in an unnamed file, which the system removes with the store, even after a crash."""
 
     def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any], folder: Path) -> None:
         super().__init__(nodes, width, samples, dtype)
@@ -147,7 +147,7 @@ class FileStore(Store):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say what the file is for, and what to do, whatever keeps the system from taking it."""
+        """Explain errors of the system: what the file is for, and what to do."""
         try:
             yield
         except OSError as error:
@@ -165,7 +165,7 @@ class FileStore(Store):
         out = np.empty((len(index), self.width, self.samples[t]), self.dtype)
         ends = np.flatnonzero(np.diff(index, append=-1) != 1) + 1
         start = 0
-        for end in ends.tolist():  # stretches of neighbouring nodes
+        for end in ends.tolist():  # runs of neighbouring nodes
             self._read_into(out[start:end], t, int(index[start]))
             start = end
         return Rows(out.reshape(len(index) * self.width, -1))
@@ -190,7 +190,7 @@ class FileStore(Store):
 def spill_folder(spill: Any) -> Path | None:
     """The folder for features that do not fit in memory; None if they shall not be written anywhere.
 
-    With None as the wish, the folder for temporary files, unless that lies in memory itself.
+    None means the folder for temporary files, unless that is in memory itself.
     """
     if spill is False or not hasattr(os, "preadv"):
         return None

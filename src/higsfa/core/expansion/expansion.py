@@ -164,7 +164,7 @@ class Expansion:
 class Layout:
     """The rows of an expansion for inputs of one shape.
 
-    Sizes are asked for before anything is known to be in order, so whatever grows with them is worked out later.
+    Sizes are needed before the input has been checked, so arrays that grow with them are made later.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ class NotEnoughData(ValueError):
 def class_rates(masses: Floats, *, self_loops: bool, name: str) -> tuple[NDArray[np.bool_], Floats]:
     """Which classes a clustered graph joins, given their total weights, and the edges within each of those: degree 1.
 
-    Classes of total weight 1 or less have nobody to be joined to and stay out, unless self-loops are kept.
+    Classes of total weight 1 or less have no partners and stay out, unless self-loops are kept.
     """
     kept = masses > (0 if self_loops else 1 + 1e-12)
     if kept.sum() < 2:

@@ -28,7 +28,7 @@ def is_categorical(column: Any) -> bool:
 
 
 def label_names(y: Any) -> list[Any]:
-    """Names of the labels in y: columns of a data frame, keys of a dict, numbers of array columns."""
+    """Names of the labels in y: columns of a data frame, keys of a dict, indices of array columns."""
     if y is None:
         return []
     if isinstance(y, Mapping):
@@ -130,7 +130,7 @@ def _object_classes(values: list[Any]) -> tuple[Ints, list[Any]]:
 
 
 def check_one_kind(classes: Iterable[Any]) -> None:
-    """Raise if some classes are numbers and others text: 1 and "1" would be two classes, which nobody wants."""
+    """Raise if some classes are numbers and others text: 1 and "1" would become two classes."""
     examples: dict[str, Any] = {}
     for value in classes:
         kind = "numbers" if isinstance(value, Number | np.bool_) else "texts" if isinstance(value, str | bytes) else ""

@@ -109,9 +109,9 @@ _ARGUMENTS: dict[str, list[Any]] = {
 
 def _load_library() -> dict[tuple[str, np.dtype[Any]], Any]:
     """The compiled routines by name and type; none if there is no library for this machine."""
-    wish = os.environ.get("HIGSFA_KERNELS", "")
-    path = Path(wish) if wish else Path(__file__).with_name(LIBRARY)
-    if wish == "numpy" or not (wish or path.exists()) or np.dtype(np.intp).itemsize != 8:
+    chosen = os.environ.get("HIGSFA_KERNELS", "")
+    path = Path(chosen) if chosen else Path(__file__).with_name(LIBRARY)
+    if chosen == "numpy" or not (chosen or path.exists()) or np.dtype(np.intp).itemsize != 8:
         return {}
     try:
         library = ctypes.CDLL(str(path))

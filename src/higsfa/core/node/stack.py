@@ -1,6 +1,6 @@
-"""Features of a stack of nodes and the way back: gradients of a function of features by the raw inputs.
+"""Forward and backward pass through a stack of nodes: gradients of a function of features by the raw inputs.
 
-A layer has many small nodes. When few samples go through it, one call for each node costs more than the arithmetic, so
+A layer has many small nodes. For few samples, one call per node costs more than the arithmetic, so
 the arrays of all nodes are stacked, and the columns of all nodes are expanded in one call.
 """
 
@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What the way back needs to know of the way there.
+    """What the backward pass needs from the forward pass.
 
     Attributes
     ----------
@@ -139,5 +139,5 @@ def _side_by_side(X: Array) -> Array:
 
 
 def _by_node(Z: Array, like: Array) -> Array:
-    """The way back, (rows, nodes * n) as (nodes, rows, n)."""
+    """The inverse: (rows, nodes * n) as (nodes, rows, n)."""
     return np.ascontiguousarray(Z.reshape(len(Z), len(like), like.shape[2]).transpose(1, 0, 2))

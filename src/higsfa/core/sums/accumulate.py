@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 FEW_SEGMENTS = 16
-"""Up to so many, BLAS adds up the samples of a segment faster than numpy adds up those of all segments."""
+"""Up to this number, BLAS adds up one segment after the other faster than numpy adds up all of them."""
 
 
 class Accumulator:
@@ -176,8 +176,8 @@ def _cross_sum(Z: NDArray[Any], n_core: int, edges: LocalRuns | LocalMatrix) -> 
     """Sum over edges, both directions, of gamma (z - z')(z - z')^T without the degree terms, which are in the edge
     weighting of the second moments."""
     if isinstance(edges, LocalMatrix):
-        ahead = (edges.matrix.astype(Z.dtype) @ Z.T).T
-        cross = (Z[:, :n_core] @ ahead.T).astype(np.float64)
+        reached = (edges.matrix.astype(Z.dtype) @ Z.T).T
+        cross = (Z[:, :n_core] @ reached.T).astype(np.float64)
     else:
         cross = edges.weight * _run_cross(Z, edges)
     return np.asarray(-2.0 * (cross + cross.T))
@@ -230,11 +230,11 @@ def _run_cross(Z: NDArray[Any], edges: LocalRuns) -> Floats:
             continue
         sums = np.zeros((end - begin + 1, len(Z)))
         np.cumsum(samples[begin:end], axis=0, dtype=np.float64, out=sums[1:])
-        ahead = np.zeros((first.shape[1], len(Z)))
+        reached = np.zeros((first.shape[1], len(Z)))
         for lower, upper, there in zip(first, last, some, strict=True):
-            ahead += sums[np.where(there, upper + 1 - begin, 0)]
-            ahead -= sums[np.where(there, lower - begin, 0)]
-        total += samples[a : a + step][: len(ahead)].T @ ahead.astype(Z.dtype)
+            reached += sums[np.where(there, upper + 1 - begin, 0)]
+            reached -= sums[np.where(there, lower - begin, 0)]
+        total += samples[a : a + step][: len(reached)].T @ reached.astype(Z.dtype)
     return total
 
 

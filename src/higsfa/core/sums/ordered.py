@@ -153,7 +153,7 @@ def _extends(known: Ints | None, order: Ints | None) -> bool:
 
 
 def _local(edges: ChainEdges | SparseEdges, differences: bool, lo: int, hi: int) -> tuple[Ints, Any]:
-    """Positions outside lo..hi that the edges of this stretch reach, and a function that, given the halo of the
+    """Positions outside lo..hi that the edges from lo..hi reach, and a function that, given the halo of the
     tile, writes the edges down in positions of the tile."""
     if isinstance(edges, SparseEdges):
         matrix = edges.upper[lo:hi]

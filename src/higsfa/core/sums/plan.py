@@ -75,7 +75,7 @@ def class_plan(classes: Ints, n_classes: int, w: Floats) -> Plan:
 
 
 def sequence_plan(n_before: int, graph: TrainingGraph) -> Plan:
-    """A plan for a stretch of a sequence whose first `n_before` samples were summed before; only their edges count."""
+    """A plan for part of a sequence whose first `n_before` samples were summed before; only their edges count."""
     weights = np.ones((1, graph.n_samples))
     weights[:, :n_before] = 0.0
     (part,) = graph.parts

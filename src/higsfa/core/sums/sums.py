@@ -52,7 +52,7 @@ class Sums:
 
 
 def zero(n_inputs: int, n_variables: int, n_channels: int, n_atoms: int, *, has_edges: bool) -> Sums:
-    """Empty sums for so many inputs, variables, channels and groups."""
+    """Empty sums for this number of inputs, variables, channels and atoms."""
     K, T = n_channels, n_variables
     return Sums(
         n_channels=K,

@@ -56,7 +56,7 @@ MAX_GROWTH = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A stretch of a tile, and what is done with the product of all samples so far before its own is added.
+    """Consecutive samples of a tile, and what is done with the running product before theirs is added.
 
     Cells follow each other with slightly different weights, so their products are not weighted one by one: P sums up
     the products of all cells so far, and what a channel has to get is S + w P, with w its weight in the present cell
@@ -104,7 +104,7 @@ class Tile:
     Attributes
     ----------
     rows : sample numbers; the first `n_core` are summed, the others are the halo.
-    parts : stretches that the core consists of; none if only its edges count.
+    parts : consecutive pieces of the core; none if only its edges count.
     starts, lengths : the runs of samples that have the same weights and atoms; their total weight (their number, where
         samples have no weights of their own).
     selector : (K + A, runs) matrix that turns sums over runs into weighted sums and group sums.
