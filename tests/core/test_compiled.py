@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import combinations_with_replacement, count, pairwise, product
+from math import prod
 
 import numpy as np
 import pytest
@@ -41,14 +42,28 @@ SOMETIMES = 17  # numpy needs no full product of its own: one case in so many
 
 @pytest.fixture(autouse=True)
 def small_chunks_in_fresh_memory(monkeypatch):
-    """Several chunks in a tile, so that parts and runs are cut; and scratch memory whose content would be noticed."""
+    """Several chunks in a tile, so that parts and runs are cut; and scratch memory whose content would be noticed, with
+    more behind it that nobody has asked for and nobody may write to."""
     monkeypatch.setattr(room, "CHUNK_BYTES", 1)
     monkeypatch.setattr(room, "MIN_CHUNK", CHUNK)
-    monkeypatch.setattr(fused, "empty", lambda shape, kind: np.full(shape, np.nan, kind))
+    behind = np.zeros(0)
+
+    def check():
+        assert np.all(np.isnan(behind)), "written behind the end of scratch memory"
+
+    def scratch(shape, kind):
+        nonlocal behind
+        check()
+        memory = np.full(prod(shape) + 10_000, np.nan, kind)
+        behind = memory[prod(shape) :]
+        return memory[: prod(shape)].reshape(shape)
+
+    monkeypatch.setattr(fused, "empty", scratch)
     room.chunk_columns.cache_clear()
     assert room.chunk_columns(RAW, 4) == CHUNK
     yield
     room.chunk_columns.cache_clear()
+    check()
 
 
 # ---- raw input: the same numbers in every order of memory, surrounded by others

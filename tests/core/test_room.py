@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import numpy as np
@@ -134,6 +135,13 @@ def test_the_pool_holds_no_more_than_was_in_use_at_once():
     sizes = [memory.nbytes for memory in room._pool.free]
     assert len(sizes) <= 2
     assert max(sizes) <= 60 * LARGE + room.PADDING
+
+
+def test_a_chunk_is_the_largest_power_of_two_that_the_cache_holds_within_its_limits():
+    room.chunk_columns.cache_clear()
+    for n_rows, itemsize in itertools.product((0, 1, 39, 40, 41, 300, 640, 1279, 1281, 10**6), (4, 8)):
+        powers = [2**k for k in range(12) if 2**k * n_rows * itemsize <= 640 * 1024]
+        assert room.chunk_columns(n_rows, itemsize) == max([128, *powers])
 
 
 def test_an_array_that_another_thread_drops_is_not_used_before():

@@ -1,10 +1,12 @@
 """How samples are cut: what is multiplied how often, and in which units."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from higsfa import GSFA
-from higsfa.core.tiles import class_plan, make_plan, reduce_weightings, unit_of
+from higsfa.core.tiles import class_plan, make_plan, reduce_weightings, tile_rows, unit_of
 from higsfa.graphs import ClusteredGraph, MixedGraph, SerialGraph
 
 N, CLASSES = 3000, 13
@@ -41,6 +43,12 @@ def test_every_sample_is_multiplied_once_whatever_its_weight(w):
 def test_few_samples_of_many_classes_are_multiplied_once():
     codes = np.tile(np.arange(32), 10)
     assert n_products(class_plan(codes, 32, np.ones(320))) == 320
+
+
+def test_a_tile_is_the_largest_power_of_two_that_memory_allows():
+    for n_features, itemsize in itertools.product((0, 1, 255, 257, 500, 3000, 16383, 16385, 10**7), (4, 8)):
+        powers = [2**k for k in range(14) if 2**k * n_features * itemsize <= 16 * 2**20]
+        assert tile_rows(n_features, itemsize) == max([128, *powers])
 
 
 @pytest.mark.parametrize("w", WEIGHTS.values(), ids=WEIGHTS)

@@ -1,5 +1,6 @@
 """A function is known again in the next process, and told from every other."""
 
+import collections
 import dataclasses
 import functools
 import importlib
@@ -125,6 +126,10 @@ FUNCTIONS = {
     "closure of another estimator": closed_over(SFA(3)),
     "closure of a function": closed_over(plain),
     "closure of another function": closed_over(of_globals),
+    "closure of a queue": closed_over(collections.deque([1, 2])),
+    "closure of another queue": closed_over(collections.deque([1, 3])),
+    "closure of a dict in order": closed_over(collections.OrderedDict(a=1)),
+    "closure of another dict in order": closed_over(collections.OrderedDict(a=2)),
     "partial": functools.partial(np.clip, a_min=0, a_max=1),
     "another partial": functools.partial(np.clip, a_min=0, a_max=2),
     "numpy": np.tanh,
