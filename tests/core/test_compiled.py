@@ -269,6 +269,15 @@ def test_sums_in_every_combination_equal_those_of_loops(text, name, calls):
                 expected.check(sums.close(), kind)
 
 
+def test_rows_and_samples_that_follow_each_other_in_memory_are_read_where_they_are():
+    x = numbers()
+    frontend = frontend_of("quadratic[:2]", centered=False, projected=False, clipped=False)
+    front = frontend.front(np.dtype(np.float64), shift=np.zeros(frontend.n_variables))
+    rows, samples = np.ascontiguousarray(x), np.ascontiguousarray(x.T)
+    assert front.source(Rows(rows), N).kept[0] is rows
+    assert front.source(Samples(samples, np.arange(N)), N).kept[0] is samples
+
+
 # ---- features
 
 

@@ -163,6 +163,15 @@ def test_an_array_that_another_thread_drops_is_not_used_before():
     assert place in _addresses_in_pool()
 
 
+def test_samples_that_follow_each_other_are_not_copied_and_all_are_those_asked_for():
+    X = np.arange(18.0).reshape(6, 3)
+    for n in (1, 2, 3):
+        for which in itertools.product(range(6), repeat=n):
+            found = Samples(X, np.array(which)).array()
+            np.testing.assert_array_equal(found, X[list(which)].T)
+            assert np.shares_memory(found, X) == (which == tuple(range(which[0], which[0] + n)))
+
+
 def test_samples_that_are_read_stay_what_they_are():
     X = np.arange(40000.0).reshape(-1, 4)
     some = Samples(X, np.arange(0, 8000, 2)).array()

@@ -126,7 +126,7 @@ class Accumulator:
 
     def _add_block(self, Z: NDArray[Any], start: int, step: int, tile: Tile, runs: Floats) -> None:
         """Add samples from position `start` on, `step` at a time, and their edges."""
-        core = Z[:, : max(tile.n_core - start, 0)]
+        core = Z[:, : tile.n_core - start]  # what has a halo comes at once
         pairs = [_PairSum(Z, edges) for edges in tile.edges if isinstance(edges, LocalPairs)]
         for a in range(0, max([core.shape[1], *(pair.n_pairs for pair in pairs)]), step):
             if tile.parts and a < core.shape[1]:
@@ -164,7 +164,7 @@ class Accumulator:
 
     def observe(self, X: NDArray[Any], start: int, tile: Tile) -> None:
         """Widen the range of the inputs by those samples of a tile, from position `start` on, that have a weight."""
-        X = X[:, : max(tile.n_core - start, 0)]
+        X = X[:, : tile.n_core - start]
         if tile.counted is not None:
             X = X[:, tile.counted[start : start + X.shape[1]]]
         if X.shape[1]:
@@ -240,8 +240,7 @@ class Tree:
     def add(self, block: int, sums: Any) -> None:
         level = 0
         while (level, block ^ 1) in self._waiting:
-            other = self._waiting.pop((level, block ^ 1))
-            sums = self._merge(sums, other) if block % 2 == 0 else self._merge(other, sums)
+            sums = self._merge(self._waiting.pop((level, block ^ 1)), sums)  # a + b is b + a, to the bit
             level, block = level + 1, block // 2
         self._waiting[level, block] = sums
 
