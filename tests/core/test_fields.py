@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -62,8 +62,11 @@ def test_check_fit_complains_exactly_where_a_border_would_be_left_out(axes):
             check_fit(fields, "layer 1")
 
 
-@given(st.integers(2, 30), st.integers(1, 30), st.integers(1, 30))
-def test_the_message_prints_the_grid_and_choices_that_do_fit(size, field, stride):
+@given(st.integers(2, 3000), st.integers(1, 3000), st.integers(1, 3000))
+@example(60, 20, 50)
+@example(90, 30, 50)
+@example(2999, 1000, 1000)
+def test_the_message_prints_the_grid_and_choices_near_by_that_do_fit(size, field, stride):
     field = min(field, size)
     fields = Fields((7, size), (7, field), (1, stride))
     if fits(fields):
@@ -72,8 +75,10 @@ def test_the_message_prints_the_grid_and_choices_that_do_fit(size, field, stride
         check_fit(fields, "layer 4")
     choices = re.findall(r"field (\d+) stride (\d+)", str(error.value))
     assert choices
-    for f, s in choices:
-        check_fit(Fields((7, size), (7, int(f)), (1, int(s))), "layer 4")
+    for f, s in ((int(f), int(s)) for f, s in choices):
+        check_fit(Fields((7, size), (7, f), (1, s)), "layer 4")
+        assert s <= f  # without gaps
+        assert abs(f - field) <= 16 or f == size
 
 
 def test_a_field_larger_than_the_grid_is_refused_even_with_padding():

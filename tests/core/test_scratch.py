@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from higsfa import GSFA, SFA
+from higsfa.core import scratch
 from higsfa.core.native import library as kernels
 from higsfa.core.node.raw import Samples
 from higsfa.graphs import WindowGraph
@@ -84,3 +87,19 @@ def test_samples_that_are_read_stay_what_they_are():
     for which in ([0, 10000, 3], [-1, 5, 2]):
         with pytest.raises(IndexError, match="10000"):
             Samples(X, np.array(which)).array()
+
+
+def test_a_chunk_is_the_largest_power_of_two_that_the_cache_holds_within_its_limits():
+    scratch.chunk_columns.cache_clear()
+    for n_rows, itemsize in itertools.product((0, 1, 39, 40, 41, 300, 640, 1279, 1281, 10**6), (4, 8)):
+        powers = [2**k for k in range(12) if 2**k * n_rows * itemsize <= 640 * 1024]
+        assert scratch.chunk_columns(n_rows, itemsize) == max([128, *powers])
+
+
+def test_samples_that_follow_each_other_are_not_copied_and_all_are_those_asked_for():
+    X = np.arange(18.0).reshape(6, 3)
+    for n in (1, 2, 3):
+        for which in itertools.product(range(6), repeat=n):
+            found = Samples(X, np.array(which)).array()
+            np.testing.assert_array_equal(found, X[list(which)].T)
+            assert np.shares_memory(found, X) == (which == tuple(range(which[0], which[0] + n)))

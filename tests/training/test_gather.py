@@ -83,7 +83,7 @@ def test_sums_become_the_covariances_of_all_pairs(recipe, name, weighted):
     plan = make_plan(graph, 50)
     sums, shift = gather_node(ArrayReader(X, np.dtype(float)), plan, frontend, np.dtype(float))
     T = np.asarray(frontend.variables(frontend.inputs(X.T.copy(), clip=False)).T)
-    assert shift[frontend.input_rows[1]] == pytest.approx(1000, abs=5)
+    assert shift[frontend.layout.input_rows[1]] == pytest.approx(1000, abs=5)
     found = covariances(sums, plan.weighting, shift, np.finfo(float).eps)
     mean, C, C_dot, plain_mean, plain = brute_force(T, graph)
     scale = np.sqrt(np.outer(plain.diagonal(), plain.diagonal()))

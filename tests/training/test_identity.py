@@ -1,5 +1,6 @@
 """A function is known again in the next process, and told from every other."""
 
+import collections
 import dataclasses
 import functools
 import importlib
@@ -89,6 +90,16 @@ class Power:
         return self.of(X) ** self.exponent
 
 
+class Constant:
+    """Known by a name, as pickle knows it."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __reduce__(self):
+        return self.name
+
+
 FUNCTIONS = {
     "plain": plain,
     "another constant": lambda X: X * 3,
@@ -125,6 +136,12 @@ FUNCTIONS = {
     "closure of another estimator": closed_over(SFA(3)),
     "closure of a function": closed_over(plain),
     "closure of another function": closed_over(of_globals),
+    "closure of a name": closed_over(Constant("FIRST")),
+    "closure of another name": closed_over(Constant("SECOND")),
+    "closure of a queue": closed_over(collections.deque([1, 2])),
+    "closure of another queue": closed_over(collections.deque([1, 3])),
+    "closure of a dict in order": closed_over(collections.OrderedDict(a=1)),
+    "closure of another dict in order": closed_over(collections.OrderedDict(a=2)),
     "partial": functools.partial(np.clip, a_min=0, a_max=1),
     "another partial": functools.partial(np.clip, a_min=0, a_max=2),
     "numpy": np.tanh,

@@ -36,7 +36,7 @@ def test_every_item_is_done_once(n_jobs, n):
 @pytest.mark.parametrize("n_jobs", [2, 3])
 def test_as_many_items_are_done_at_once_as_there_are_jobs(n_jobs):
     meeting = threading.Barrier(n_jobs)
-    seen = set()
+    seen, before = set(), set(threading.enumerate())
 
     def work(p):
         seen.add(threading.get_ident())
@@ -44,8 +44,10 @@ def test_as_many_items_are_done_at_once_as_there_are_jobs(n_jobs):
 
     with threads(n_jobs) as run:
         run(work, n_jobs)
-    assert len(seen) == n_jobs
-    assert threading.get_ident() in seen
+        assert len(seen) == n_jobs
+        assert threading.get_ident() in seen
+        run(work, 4 * n_jobs)
+        assert len(set(threading.enumerate()) - before) == n_jobs - 1
 
 
 def test_items_within_items_run_on_the_thread_that_asks_for_them():

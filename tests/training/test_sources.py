@@ -765,6 +765,11 @@ def test_missing_files_are_named_at_once(tmp_path):
     source = sources.images(paths, on_error="skip")
     assert source.kept.tolist() == [0]
     assert list(source.skipped.values()) == ["does not exist"] * 2
+    for n, more in ((5, False), (6, True)):
+        gone = [tmp_path / f"{k}.png" for k in range(n)]
+        with pytest.raises(ImageFileError) as error:
+            sources.images([good, *gone])
+        assert str(error.value).endswith(", ".join(map(str, gone[:5])) + (", ..." if more else ""))
 
 
 # --- hostile files ------------------------------------------------------------------------------

@@ -77,13 +77,13 @@ def check_fit(fields: Fields, name: str) -> None:
 
 
 def _fitting(size: int, field: int, stride: int) -> str:
-    """The nearest (field, stride) pairs that fit."""
-    stride = min(stride, size)
+    """The nearest (field, stride) pairs that fit; if there are none near by, one field over everything."""
+    stride = min(stride, field)  # a larger one would leave gaps
     near = range(max(1, field - 16), min(size, field + 16) + 1)
     steps = range(max(1, stride - 16), stride + 17)
     pairs = [(f, s) for f in near for s in steps if s <= f and (size - f) % s == 0]
     pairs.sort(key=lambda pair: (abs(pair[0] - field) + abs(pair[1] - stride), pair))
-    return ", ".join(f"field {f} stride {s}" for f, s in pairs[:3])
+    return ", ".join(f"field {f} stride {s}" for f, s in pairs[:3] or [(size, stride)])
 
 
 def receptive_fields(layers: list[Fields]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

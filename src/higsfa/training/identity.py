@@ -99,7 +99,7 @@ class _Walk:
                 cells.append(cell.cell_contents)
             except ValueError:  # a name that has no value yet
                 cells.append(NotImplemented)
-        mentioned = {name: function.__globals__.get(name) for name in sorted(_global_names(function.__code__))}
+        mentioned = {name: function.__globals__.get(name) for name in _global_names(function.__code__)}
         parts = (function.__code__, function.__defaults__, function.__kwdefaults__, cells, mentioned)
         return _hash("function", *self._all(parts))
 

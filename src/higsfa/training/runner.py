@@ -37,8 +37,9 @@ def threads(n_jobs: int) -> Iterator[Runner]:
         if n_jobs == 1:
             yield one_by_one
             return
-        with ThreadPoolExecutor(n_jobs - 1) as helpers:
-            yield ThreadRunner(helpers, n_jobs - 1)
+        n_helpers = n_jobs - 1
+        with ThreadPoolExecutor(n_helpers) as helpers:
+            yield ThreadRunner(helpers, n_helpers)
 
 
 class ThreadRunner:

@@ -545,6 +545,12 @@ def cubes_and_sum_gradient(X, G):
     return 3 * X**2 * G[:, :-1] + G[:, -1:]
 
 
+@pytest.mark.parametrize("thing", [None, "quadratic", 3, parse_expansion("quadratic")], ids=repr)
+def test_what_is_no_function_of_arrays_is_refused(thing):
+    with pytest.raises(TypeError, match="func must be a function of an array"):
+        FunctionExpansion(thing)
+
+
 def test_functions_take_samples_as_rows():
     expansion = "identity[:2]" | as_expansion(cubes_and_sum) | "max2"
     assert str(expansion) == "identity[:2] | <function cubes_and_sum> | max2"

@@ -44,14 +44,29 @@ SOMETIMES = 17  # numpy needs no full product of its own: one case in so many
 
 @pytest.fixture(autouse=True)
 def small_chunks_in_fresh_memory(monkeypatch):
-    """Several chunks in a tile, so that parts and runs are cut; and scratch memory whose content would be noticed."""
+    """Several chunks in a tile, so that parts and runs are cut; and scratch memory whose content would be noticed, with
+    more behind it that nobody has asked for and nobody may write to."""
     monkeypatch.setattr(room, "CHUNK_BYTES", 1)
     monkeypatch.setattr(room, "MIN_CHUNK", CHUNK)
-    monkeypatch.setattr(fused, "empty_rows", lambda rows, n, kind: np.full((rows, n + 16), np.nan, kind)[:, :n])
+    behind = np.zeros(0)
+
+    def check():
+        assert np.all(np.isnan(behind)), "written behind the end of scratch memory"
+
+    def scratch(n_rows, n, kind):
+        nonlocal behind
+        check()
+        size = n_rows * (n + 16)
+        memory = np.full(size + 10_000, np.nan, kind)
+        behind = memory[size:]
+        return memory[:size].reshape(n_rows, n + 16)[:, :n]
+
+    monkeypatch.setattr(fused, "empty_rows", scratch)
     room.chunk_columns.cache_clear()
     assert room.chunk_columns(RAW, 4) == CHUNK
     yield
     room.chunk_columns.cache_clear()
+    check()
 
 
 # ---- raw input: the same numbers in every order of memory, surrounded by others
@@ -261,6 +276,15 @@ def test_sums_in_every_combination_equal_those_of_loops(text, name, calls):
                     sums.add(source, tile)
                 assert calls == ([] if by_numpy else [("sum_tile", kind)] * len(tiles))
                 expected.check(sums.close(), kind)
+
+
+def test_rows_and_samples_that_follow_each_other_in_memory_are_read_where_they_are():
+    x = numbers()
+    frontend = frontend_of("quadratic[:2]", centered=False, projected=False, clipped=False)
+    front = frontend.front(np.dtype(np.float64), shift=np.zeros(frontend.n_variables))
+    rows, samples = np.ascontiguousarray(x), np.ascontiguousarray(x.T)
+    assert front.source(Rows(rows), N).kept[0] is rows
+    assert front.source(Samples(samples, np.arange(N)), N).kept[0] is samples
 
 
 # ---- features

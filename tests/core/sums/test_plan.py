@@ -1,10 +1,13 @@
 """How samples are cut: what is multiplied how often, and in which units."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from higsfa import GSFA
 from higsfa.core.sums.plan import class_plan, make_plan
+from higsfa.core.sums.tile import tile_rows
 from higsfa.core.sums.weighting import reduce_weightings, unit_of
 from higsfa.graphs import ClusteredGraph, MixedGraph, SerialGraph
 
@@ -44,6 +47,12 @@ def test_few_samples_of_many_classes_are_multiplied_once():
     assert n_products(class_plan(codes, 32, np.ones(320))) == 320
 
 
+def test_a_tile_is_the_largest_power_of_two_that_memory_allows():
+    for n_features, itemsize in itertools.product((0, 1, 255, 257, 500, 3000, 16383, 16385, 10**7), (4, 8)):
+        powers = [2**k for k in range(14) if 2**k * n_features * itemsize <= 16 * 2**20]
+        assert tile_rows(n_features, itemsize) == max([128, *powers])
+
+
 @pytest.mark.parametrize("w", WEIGHTS.values(), ids=WEIGHTS)
 def test_weights_of_tiles_add_up_to_those_of_the_graph(w):
     graph = (SerialGraph("age", n_groups=4) + ClusteredGraph("class")).build(
@@ -51,7 +60,7 @@ def test_weights_of_tiles_add_up_to_those_of_the_graph(w):
     )
     plan = make_plan(graph)
     tiles = [tile for block in range(plan.n_blocks) for tile in plan.tiles(block, 512)]
-    totals = plan.mix @ sum(tile.selector @ tile.lengths for tile in tiles)[: plan.n_channels]
+    totals = plan.weighting.mix @ sum(tile.selector @ tile.lengths for tile in tiles)[: plan.n_channels]
     np.testing.assert_allclose(totals[0], graph.total_vertex_weight, rtol=1e-12)
     np.testing.assert_allclose(totals[2], w.sum(), rtol=1e-12)
     rows = np.concatenate([tile.rows for tile in tiles])

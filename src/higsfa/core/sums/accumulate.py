@@ -87,7 +87,7 @@ class Accumulator:
         at_once = len(tile.rows) if tile.edges else step
         for start in range(0, len(tile.rows), at_once):
             Z = self._variables(raw.columns(start, min(start + at_once, len(tile.rows))), start, tile)
-            core = Z[:, : max(tile.n_core - start, 0)]
+            core = Z[:, : tile.n_core - start]  # a tile with a halo comes at once
             pairs = [_PairSum(Z, edges) for edges in tile.edges if isinstance(edges, LocalPairs)]
             for a in range(0, max([core.shape[1], *(pair.n_pairs for pair in pairs)]), step):
                 if tile.parts and a < core.shape[1]:
@@ -115,7 +115,7 @@ class Accumulator:
 
     def _observe(self, X: NDArray[Any], start: int, tile: Tile) -> None:
         """Widen the range of the inputs by those samples, from position `start` on, that have a weight."""
-        X = X[:, : max(tile.n_core - start, 0)]
+        X = X[:, : tile.n_core - start]
         if tile.counted is not None:
             X = X[:, tile.counted[start : start + X.shape[1]]]
         if X.shape[1]:

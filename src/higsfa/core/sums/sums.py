@@ -104,8 +104,7 @@ class Tree:
     def add(self, block: int, sums: Any) -> None:
         level = 0
         while (level, block ^ 1) in self.waiting:
-            other = self.waiting.pop((level, block ^ 1))
-            sums = self.merge_two(sums, other) if block % 2 == 0 else self.merge_two(other, sums)
+            sums = self.merge_two(self.waiting.pop((level, block ^ 1)), sums)  # a + b is b + a, to the bit
             level, block = level + 1, block // 2
         self.waiting[level, block] = sums
 
