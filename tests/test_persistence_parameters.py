@@ -64,7 +64,8 @@ LABELS = [
 ]
 EDGES = np.array([[0, 1, 2.0], [1, 2, 1.0]])
 MATRIX = sp.coo_array((np.ones(4), ([0, 1, 1, 2], [1, 0, 2, 1])), shape=(N, N))
-MATRICES = [MATRIX, MATRIX.tocsr(), MATRIX.tocsc(), sp.csr_matrix(MATRIX), MATRIX.astype(bool), MATRIX.astype(np.int8)]
+TWICE = sp.csr_array((np.full(6, 0.5), [1, 1, 2, 0, 1, 1], [0, 2, 4, 6, *[6] * (N - 3)]), shape=(N, N))  # entries add
+MATRICES = [MATRIX, TWICE, MATRIX.tocsr(), MATRIX.tocsc(), sp.csr_matrix(MATRIX), MATRIX.astype(bool), MATRIX.astype(np.int8)]
 RECIPES = {
     AutoGraph: {},
     ClusteredGraph: {"label": LABELS, "self_loops": [*BOOLEAN, 1, 0]},
@@ -165,7 +166,7 @@ def flat(value):
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if sp.issparse(value):
-        value = sp.csr_array(value, dtype=np.float64)
+        value = sp.csr_array(value, dtype=np.float64, copy=True)
         value.sum_duplicates()
         return [value.shape, value.indptr.tolist(), value.indices.tolist(), value.data.tolist()]
     if isinstance(value, np.ndarray | range | tuple | list):
