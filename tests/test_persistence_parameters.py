@@ -64,8 +64,8 @@ LABELS = [
 ]
 EDGES = np.array([[0, 1, 2.0], [1, 2, 1.0]])
 MATRIX = sp.coo_array((np.ones(4), ([0, 1, 1, 2], [1, 0, 2, 1])), shape=(N, N))
-TWICE = sp.csr_array((np.full(6, 0.5), [1, 1, 2, 0, 1, 1], [0, 2, 4, 6, *[6] * (N - 3)]), shape=(N, N))  # entries add
-MATRICES = [MATRIX, TWICE, MATRIX.tocsr(), MATRIX.tocsc(), sp.csr_matrix(MATRIX), MATRIX.astype(bool), MATRIX.astype(np.int8)]
+HALVES = sp.csr_array((np.full(8, 0.5), [1, 1, 0, 2, 2, 0, 1, 1], [0, 2, 6, *[8] * (N - 2)]), shape=(N, N))  # they add
+MATRICES = [MATRIX, MATRIX.tocsr(), MATRIX.tocsc(), sp.csr_matrix(MATRIX), MATRIX.astype(bool), MATRIX.astype(np.int8)]
 RECIPES = {
     AutoGraph: {},
     ClusteredGraph: {"label": LABELS, "self_loops": [*BOOLEAN, 1, 0]},
@@ -74,7 +74,7 @@ RECIPES = {
     SequenceGraph: {"lag": [1, 2, np.int64(3), 10**30]},
     WindowGraph: {"label": LABELS, "half_width": [1, np.int32(4)], "mirrored": [*BOOLEAN, 1, 0]},
     EdgeGraph: {
-        "edges": [EDGES, EDGES.tolist(), EDGES[:, :2], EDGES.astype(np.float32), *MATRICES],
+        "edges": [EDGES, EDGES.tolist(), EDGES[:, :2], EDGES.astype(np.float32), *MATRICES, HALVES],
         "node_weights": [None, np.ones(N), [1.0, 2.0], range(1, 4), np.ones(N, np.float32)],
     },
     GraphSum: {
