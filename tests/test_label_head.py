@@ -321,6 +321,8 @@ def test_few_distinct_values_get_a_class_each():
     assert head.is_numeric_[0]
     assert_array_equal(head.classes_[0], np.unique(middle))
     assert_allclose(head.predict(Y), direct_posterior(Y, plain_members(middle), Y) @ np.unique(middle), rtol=1e-9)
+    as_many = LabelHead(n_classes=len(np.unique(middle))).fit(Y, middle)
+    assert_array_equal(as_many.classes_[0], np.unique(middle))
 
 
 def test_number_of_classes_is_39_or_what_the_samples_allow():

@@ -64,6 +64,7 @@ LABELS = [
 ]
 EDGES = np.array([[0, 1, 2.0], [1, 2, 1.0]])
 MATRIX = sp.coo_array((np.ones(4), ([0, 1, 1, 2], [1, 0, 2, 1])), shape=(N, N))
+HALVES = sp.csr_array((np.full(8, 0.5), [1, 1, 0, 2, 2, 0, 1, 1], [0, 2, 6, *[8] * (N - 2)]), shape=(N, N))  # they add
 MATRICES = [MATRIX, MATRIX.tocsr(), MATRIX.tocsc(), sp.csr_matrix(MATRIX), MATRIX.astype(bool), MATRIX.astype(np.int8)]
 RECIPES = {
     AutoGraph: {},
@@ -73,7 +74,7 @@ RECIPES = {
     SequenceGraph: {"lag": [1, 2, np.int64(3), 10**30]},
     WindowGraph: {"label": LABELS, "half_width": [1, np.int32(4)], "mirrored": [*BOOLEAN, 1, 0]},
     EdgeGraph: {
-        "edges": [EDGES, EDGES.tolist(), EDGES[:, :2], EDGES.astype(np.float32), *MATRICES],
+        "edges": [EDGES, EDGES.tolist(), EDGES[:, :2], EDGES.astype(np.float32), *MATRICES, HALVES],
         "node_weights": [None, np.ones(N), [1.0, 2.0], range(1, 4), np.ones(N, np.float32)],
     },
     GraphSum: {
@@ -165,7 +166,7 @@ def flat(value):
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if sp.issparse(value):
-        value = sp.csr_array(value, dtype=np.float64)
+        value = sp.csr_array(value, dtype=np.float64, copy=True)
         value.sum_duplicates()
         return [value.shape, value.indptr.tolist(), value.indices.tolist(), value.data.tolist()]
     if isinstance(value, np.ndarray | range | tuple | list):

@@ -129,7 +129,6 @@ def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> di
             edges = sp.csr_array(recipe.edges, dtype=np.float64, copy=True)
             if edges.shape[0] != edges.shape[1]:
                 raise ValueError(f"edges: a sparse matrix of edges must be square, got shape {edges.shape}")
-            edges.sum_duplicates()
             arrays[f"{prefix}indptr"] = edges.indptr.astype(np.int64)
             arrays[f"{prefix}indices"] = edges.indices.astype(np.int64)
             arrays[f"{prefix}weights"] = edges.data

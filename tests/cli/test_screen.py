@@ -76,7 +76,9 @@ def test_progress_is_a_bar_with_one_task_on_a_terminal(monkeypatch):
         progress.stage("second [b]", None)
         assert [task.description for task in bar.tasks] == ["second [b]"]
         assert column.render(bar.tasks[0]).plain == ""
-    assert "second [b]" in stream.getvalue()
+    shown, gone = stream.getvalue().rsplit("second [b]", 1)
+    assert shown
+    assert "\x1b[2K" in gone  # the line is erased in the end
 
 
 def test_a_console_is_wide_unless_it_is_a_terminal():

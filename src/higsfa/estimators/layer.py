@@ -172,7 +172,7 @@ def design_pyramid(
         field = tuple(reach if d == axis else 1 for d in range(len(grid)))
         stride = tuple(min(2, reach) if d == axis else 1 for d in range(len(grid)))
         grid = Fields(grid, field, stride, True).shape
-        out = n_components if max(grid) == 1 else min(n_components, max(width + 1, round(1.35 * width)))
+        out = n_components if max(grid) == 1 else min(n_components, round(1.35 * width))
         out = min(out, reach * width)
         layers.append(_upper(field, stride, width, out, len(layers), options))
         width = out

@@ -60,7 +60,7 @@ def working_dtype(X: Source, expansions: Iterable[Expansion]) -> np.dtype[Any]:
     samples = X.take(rows).reshape(n, -1).astype(np.float64)
     low, high = samples.min(axis=0), samples.max(axis=0)
     spread = high - low
-    varies = spread > 64 * np.finfo(np.float32).eps * np.maximum(np.abs(low), np.abs(high))
+    varies = spread > 64 * np.finfo(np.float32).eps * np.abs(high)
     limit = 1e16 ** (1 / max(_degree(expansion) for expansion in expansions))
     fits = (spread >= 1 / limit) & (spread <= limit)
     return dtype if np.all(fits[varies]) else np.dtype(np.float64)

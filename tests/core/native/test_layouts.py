@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+import sys
+
 import numpy as np
 import pytest
 
@@ -122,6 +126,40 @@ def test_arrays_of_one_value_of_one_row_and_of_none(expansion):
     assert node.encode(ones[:, :0]).shape == (4, 0)
     single = _node(1, expansion)
     np.testing.assert_allclose(single.encode(np.full((1, 9), 2.0)), single.encode(np.full((1, 1), 2.0)).repeat(9, 1))
+
+
+@pytest.mark.usefixtures("routines")
+@pytest.mark.parametrize("n", [255, 256, 257, 300, 513])
+def test_normalised_products_of_any_number_of_samples_are_those_of_the_formula(n):
+    node, X = _node(3, "normalized_quadratic"), np.random.default_rng(n).standard_normal((3, n))
+    x = X - 1  # the center of the node
+    products = np.array([x[i] * x[j] for i in range(3) for j in range(i, 3)])
+    slow = node.slow @ (products / (1 + (x**2).sum(axis=0))) + node.slow_offset[:, None]
+    rest = node.rest_inputs @ x + node.rest_slow @ slow + node.rest_offset[:, None]
+    np.testing.assert_allclose(node.encode(X), np.vstack([slow, rest]), rtol=1e-12, atol=1e-12)
+
+
+def _before_a_locked_page(values):
+    """The values where memory ends: whoever reads behind them is stopped by the system."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = -(-values.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, size + mmap.PAGESIZE)
+    found = np.frombuffer(memory, values.dtype, values.size, size - values.nbytes).reshape(values.shape)
+    found[...] = values
+    page = np.frombuffer(memory, np.uint8).ctypes.data + size
+    assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="locks a page of memory as Linux does")
+@pytest.mark.parametrize("n_variables", [1, 15, 16, 17, 31])
+@pytest.mark.parametrize("expansion", ["identity", "quadratic"])
+def test_nothing_behind_an_array_is_read(expansion, n_variables):
+    node, X = _node(n_variables, expansion), np.random.default_rng(0).standard_normal((33, n_variables))
+    expected = node.encode(X.T)
+    for where in (_before_a_locked_page(X), _before_a_locked_page(X.T.copy()).T):
+        for raw in (Samples(where, np.arange(33)), Rows(where.T)):
+            np.testing.assert_allclose(node.encode(raw), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.usefixtures("routines")
