@@ -30,7 +30,7 @@ def documented(thing):
 
 def test_defaults_are_found():
     found = {name: dict(documented(thing)) for name, thing in PUBLIC.items()}
-    assert found["higsfa.images.contrast.normalize_contrast"]["std"] == "0.16"
+    assert found["higsfa.images.pixels.normalize_contrast"]["std"] == "0.16"
     assert found["higsfa.evaluation.protocols.cross_database"]["high"] == "77"
     assert sum(map(len, found.values())) > 80
 
