@@ -101,17 +101,12 @@ class Source(ABC):
         return sha.hexdigest()[:16]
 
     def __getitem__(self, rows: Any) -> Source:
-        if isinstance(rows, slice):
-            return Subset(self, np.arange(len(self))[rows])
-        chosen = np.asarray(rows)
-        if chosen.dtype == bool and chosen.shape != (len(self),):
-            raise IndexError(f"a mask of shape {chosen.shape} does not fit {len(self)} samples")
-        if chosen.ndim != 1 or (chosen.dtype.kind not in "iub" and len(chosen)):
-            raise TypeError("a source is indexed by a slice, a mask or an array of row indices; see also take")
-        try:
-            return Subset(self, np.arange(len(self))[chosen.astype(np.intp) if chosen.dtype != bool else chosen])
-        except IndexError:
-            raise IndexError(f"there are only {len(self)} samples") from None
+        if not isinstance(rows, slice):
+            rows = np.asarray(rows)
+            if rows.ndim != 1 or (rows.dtype.kind not in "iub" and len(rows)):
+                raise TypeError("a source is indexed by a slice, a mask or an array of row indices; see also take")
+            rows = rows if rows.dtype == bool else rows.astype(np.intp)
+        return Subset(self, np.arange(len(self))[rows])
 
     # Without this, Python would iterate by calling __getitem__ with single integers.
     def __iter__(self) -> Iterator[Samples]:
