@@ -32,7 +32,7 @@ NUMERICAL = [
     "tests/test_estimators_oracles.py",
     "tests/test_graphs.py",
     "tests/test_label_head.py",
-    "tests/test_metrics.py",
+    "tests/evaluation/test_metrics.py",
     "tests/test_networks.py",
     "tests/test_properties.py",
     "tests/test_tied_windows.py",

@@ -9,7 +9,7 @@ import pytest
 
 MODULES = [
     *("higsfa", "higsfa.graphs", "higsfa.metrics", "higsfa.sources", "higsfa.presets", "higsfa.images"),
-    *("higsfa.reconstruction", "higsfa.datasets", "higsfa.datasets.protocols"),
+    *("higsfa.reconstruction", "higsfa.datasets", "higsfa.evaluation.protocols"),
 ]
 PUBLIC = {
     f"{thing.__module__}.{thing.__qualname__}": thing
@@ -30,8 +30,8 @@ def documented(thing):
 
 def test_defaults_are_found():
     found = {name: dict(documented(thing)) for name, thing in PUBLIC.items()}
-    assert found["higsfa.images.contrast.normalize_contrast"]["std"] == "0.16"
-    assert found["higsfa.datasets.protocols.cross_database"]["high"] == "77"
+    assert found["higsfa.images.pixels.normalize_contrast"]["std"] == "0.16"
+    assert found["higsfa.evaluation.protocols.cross_database"]["high"] == "77"
     assert sum(map(len, found.values())) > 80
 
 

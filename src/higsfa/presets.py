@@ -1,7 +1,7 @@
 """Networks to start from: those of the paper, one for photographs, and a pyramid for any input.
 
-Structure and sizes of the paper's networks are in its Table of networks; the expansions of layers 2 to 10 were
-published by the authors as source code. Positions there count from 1, slices here from 0.
+Structure and sizes of the paper's networks are in its table of networks. The authors published the expansions of layers
+2 to 10 as source code, with positions that count from 1 (slices here count from 0).
 """
 
 from __future__ import annotations
@@ -42,30 +42,9 @@ _HIGSFA_LINEAR = [
     "identity[:85] | power0.8[6:26]",
     "identity[:75] | power0.8[:34]",
 ]
-_G3_QUADRATIC = [
-    "",
-    "quadratic[3:7] | quadratic[:3]",
-    "quadratic[4:10] | quadratic[:3]",
-    "quadratic[4:10] | quadratic[:3]",
-    "quadratic[4:10]",
-    "quadratic[5:11] | quadratic[:3]",
-    "quadratic[6:10]",
-    "",
-    "quadratic[:3]",
-    "quadratic[7:22] | quadratic[:3]",
-]
-_G1_QUADRATIC = [
-    "",
-    "quadratic[1:5]",
-    "quadratic[2:8]",
-    "quadratic[2:8]",
-    "quadratic[2:8]",
-    "quadratic[3:9]",
-    "quadratic[4:8]",
-    "",
-    "",
-    "quadratic[7:22]",
-]
+# Slices of the quadratic terms of each layer.
+_G3_QUADRATIC = ["", "3:7 :3", "4:10 :3", "4:10 :3", "4:10", "5:11 :3", "6:10", "", ":3", "7:22 :3"]
+_G1_QUADRATIC = ["", "1:5", "2:8", "2:8", "2:8", "3:9", "4:8", "", "", "7:22"]
 _HGSFA_EXPANSIONS = [
     "identity[:17] | power0.8[:20] | max2[:17] | quadratic[:10]",
     "identity[:8] | power0.8[:12] | max2[:10] | quadratic[:3]",
@@ -80,21 +59,26 @@ _HGSFA_EXPANSIONS = [
 ]
 
 
-def _joined(linear: list[str], quadratic: list[str]) -> list[str]:
-    return [f"{a} | {b}" if b else a for a, b in zip(linear, quadratic, strict=True)]
+def _with_quadratic(slices: list[str]) -> list[str]:
+    """The expansions of the HiGSFA networks with quadratic terms of these slices of the inputs."""
+    terms = [[f"quadratic[{inputs}]" for inputs in text.split()] for text in slices]
+    return [" | ".join([linear, *quadratic]) for linear, quadratic in zip(_HIGSFA_LINEAR, terms, strict=True)]
 
 
-def _layers(expansions: list[str], outputs: list[int], n_slow: tuple[int, int], threshold: float) -> list[Layer]:
+def _layers(
+    expansions: list[str], outputs: list[int], n_slow: tuple[int, int] = (3, 4), delta_threshold: float = 1.96
+) -> list[Layer]:
+    """The layers of a network of the paper: fixed numbers of slow features in the first two, then a threshold."""
     layers = []
     for k, (field, stride, expansion, out) in enumerate(zip(_FIELDS, _STRIDES, expansions, outputs, strict=True)):
-        slow: dict[str, Any] = {"n_slow": n_slow[k]} if k < 2 else {"delta_threshold": threshold}
-        pca = 20 if k == 0 else None
-        layers.append(Layer(field, stride, out, expansion=expansion, pca=pca, **slow))
+        slow: dict[str, Any] = {"n_slow": n_slow[k]} if k < 2 else {"delta_threshold": delta_threshold}
+        layers.append(Layer(field, stride, out, expansion=expansion, pca=20 if k == 0 else None, **slow))
     return layers
 
 
-def _g3() -> Any:
-    return SerialGraph("age", n_groups=32) + ClusteredGraph("gender") + ClusteredGraph("race")
+def _or_g3(graph: Any) -> Any:
+    g3 = SerialGraph("age", n_groups=32) + ClusteredGraph("gender") + ClusteredGraph("race")
+    return g3 if graph is None else graph
 
 
 def higsfa_g3(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
@@ -103,11 +87,11 @@ def higsfa_g3(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> 
     Parameters
     ----------
     input_shape : (96, 96)
-        The fields are made for it.
+        The fields fit this shape only.
     graph : recipe, optional
-        Serial for "age" with 32 groups, plus clustered for "gender" and for "race", by default.
+        By default serial for "age" with 32 groups, plus clustered for "gender" and for "race".
     **params
-        Other parameters of :class:`higsfa.HiGSFA`.
+        Other parameters of the network. The other presets of the paper have the same three parameters.
 
     Examples
     --------
@@ -127,48 +111,47 @@ def higsfa_g3(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> 
        10    1x1    1x1     1x1  96x96      95       235   75
     (nodes: ...)
     """
-    layers = _layers(_joined(_HIGSFA_LINEAR, _G3_QUADRATIC), _HIGSFA_OUT, (3, 4), 1.96)
-    return HiGSFA(layers, graph=_g3() if graph is None else graph, input_shape=input_shape, **params)
+    layers = _layers(_with_quadratic(_G3_QUADRATIC), _HIGSFA_OUT)
+    return HiGSFA(layers, graph=_or_g3(graph), input_shape=input_shape, **params)
 
 
 def higsfa_g1(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
-    """The paper's HiGSFA network for age only (graph G1, serial with 32 groups)."""
-    layers = _layers(_joined(_HIGSFA_LINEAR, _G1_QUADRATIC), _HIGSFA_OUT, (1, 2), 1.91)
+    """The paper's HiGSFA network for age only (graph G1, serial with 32 groups); see :func:`higsfa_g3`."""
+    layers = _layers(_with_quadratic(_G1_QUADRATIC), _HIGSFA_OUT, n_slow=(1, 2), delta_threshold=1.91)
     graph = SerialGraph("age", n_groups=32) if graph is None else graph
     return HiGSFA(layers, graph=graph, input_shape=input_shape, **params)
 
 
 def higsfa_lopo(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
-    """The paper's network for leaving persons out: normalised quadratic terms, fewer outputs."""
-    expansions = [text.replace("quadratic", "normalized_quadratic") for text in _joined(_HIGSFA_LINEAR, _G3_QUADRATIC)]
-    layers = _layers(expansions, _LOPO_OUT, (3, 4), 1.96)
-    return HiGSFA(layers, graph=_g3() if graph is None else graph, input_shape=input_shape, **params)
+    """The paper's network for leaving persons out: normalised quadratic terms, fewer outputs; see :func:`higsfa_g3`."""
+    expansions = [text.replace("quadratic", "normalized_quadratic") for text in _with_quadratic(_G3_QUADRATIC)]
+    return HiGSFA(_layers(expansions, _LOPO_OUT), graph=_or_g3(graph), input_shape=input_shape, **params)
 
 
 def hgsfa_g3(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HGSFA:
-    """The paper's HGSFA network (graph G3): slow features only."""
-    layers = _layers(_HGSFA_EXPANSIONS, _HGSFA_OUT, (3, 4), 1.96)
-    return HGSFA(layers, graph=_g3() if graph is None else graph, input_shape=input_shape, **params)
+    """The paper's HGSFA network for graph G3, with slow features only; see :func:`higsfa_g3`."""
+    layers = _layers(_HGSFA_EXPANSIONS, _HGSFA_OUT)
+    return HGSFA(layers, graph=_or_g3(graph), input_shape=input_shape, **params)
 
 
 def higsfa_g3_hgsfa_parameters(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
-    """HiGSFA nodes with the hyper-parameters of the HGSFA network: the paper's control experiment."""
-    layers = _layers(_HGSFA_EXPANSIONS, _HGSFA_OUT, (3, 4), 1.96)
-    return HiGSFA(layers, graph=_g3() if graph is None else graph, input_shape=input_shape, **params)
+    """The paper's control experiment: HiGSFA nodes with the hyper-parameters of :func:`hgsfa_g3`."""
+    layers = _layers(_HGSFA_EXPANSIONS, _HGSFA_OUT)
+    return HiGSFA(layers, graph=_or_g3(graph), input_shape=input_shape, **params)
 
 
 def qhsfa_1d(n_inputs: int, k: int = 8, **params: Any) -> HSFA:
     """The quadratic 1-D network of the paper's section on complexity.
 
-    Fields do not overlap; every node reduces k inputs, expanded to k (k + 3) / 2, to k / 2 features. The number of
-    inputs is k times a power of two, and training cost is linear in it.
+    Fields do not overlap. Every node expands its k inputs to k (k + 3) / 2 values and reduces them to k / 2 features.
+    The cost of training is linear in the number of inputs.
 
     Parameters
     ----------
     n_inputs : int
         k 2^(L - 1) for L layers.
     k : int, default=8
-        Even.
+        An even number.
     **params
         Other parameters of :class:`higsfa.HSFA`.
     """
@@ -184,14 +167,14 @@ def qhsfa_1d(n_inputs: int, k: int = 8, **params: Any) -> HSFA:
 
 
 def photographs(input_shape: Any = (16, 16, 13), graph: Any = None, **params: Any) -> HiGSFA:
-    """Five layers on the cells of :func:`higsfa.images.oriented_edges`, for photographs of 64 x 64 pixels.
+    """Five layers for the output of :func:`higsfa.images.oriented_edges` on photographs of 64 x 64 pixels.
 
     Parameters
     ----------
     input_shape : (16, 16, channels), default=(16, 16, 13)
-        The fields are made for 16 x 16 cells; use :func:`pyramid` for others.
+        The fields fit 16 x 16 cells only; use :func:`pyramid` for others.
     graph : recipe or str, optional
-        "auto" by default: clustered for discrete labels, serial for continuous ones. For several labels, a sum of
+        "auto" by default: clustered for discrete labels, serial for continuous ones. For several labels use a sum of
         recipes, such as ``SerialGraph("age", n_groups=9) + ClusteredGraph("gender")``.
     **params
         Other parameters of :class:`higsfa.HiGSFA`.
@@ -212,7 +195,7 @@ def photographs(input_shape: Any = (16, 16, 13), graph: Any = None, **params: An
     shape = tuple(input_shape)
     if len(shape) != 3 or shape[:2] != (16, 16) or shape[2] < 2:
         raise ValueError(
-            f"photographs is made for 16 x 16 cells with several channels, such as (16, 16, 13), got {shape}; "
+            f"input_shape must be 16 x 16 cells with several channels, such as (16, 16, 13), got {shape}; "
             "use presets.pyramid (with n_dimensions=2 if there are channels) for other inputs"
         )
     expansion = "identity | power0.8{} | normalized_quadratic[:{}]"
@@ -236,16 +219,16 @@ def pyramid(
     layer_params: dict[str, Any] | None = None,
     **params: Any,
 ) -> Any:
-    """A network for any shape of input.
+    """A network for inputs of any shape.
 
     Parameters
     ----------
     input_shape : tuple of int
-        Shape of a sample, channels last. Three sizes are an image with channels if the last is at most 4, else voxels.
+        Shape of a sample, channels last. Three sizes mean an image with channels if the last is at most 4, else voxels.
     n_components : int, default=60
-        Features at the top.
+        Number of features at the top.
     n_dimensions : int, optional
-        Says how many of the sizes are dimensions, where the rule above is wrong.
+        Number of sizes that are dimensions, if the rule above is wrong.
     network : class, default=HiGSFA
         HiGSFA, HGSFA, HiSFA or HSFA.
     layer_params : dict, optional

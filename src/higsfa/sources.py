@@ -12,8 +12,11 @@ array([[4. , 4.5],
 (12, array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]))
 """
 
-from higsfa.training.image_files import ImageFileError, ImageFiles, images
-from higsfa.training.sources import Source, array, as_source, cache, dask, map, npy, repeat, zarr
+from higsfa.training.sources.arrays import array, as_source, dask, zarr
+from higsfa.training.sources.base import Source
+from higsfa.training.sources.derived import cache, map, repeat
+from higsfa.training.sources.files import npy
+from higsfa.training.sources.images import ImageFileError, ImageFiles, images
 
 __all__ = [
     "ImageFileError",

@@ -7,11 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.ndimage import map_coordinates
 
-from higsfa.datasets import _face_canvas as canvas
-from higsfa.datasets import _face_parts as parts
-from higsfa.datasets import _face_scene as scene
 from higsfa.datasets import draw_faces, face_parameters
-from higsfa.datasets._face_traits import PERSON, RACES, SHOT, ageing
+from higsfa.datasets.faces import canvas, parts
+from higsfa.datasets.faces.traits import PERSON, RACES, SHOT, ageing
 
 EVEN = np.zeros(1, dtype=np.float32)
 """A texture without structure."""
@@ -266,7 +264,7 @@ def test_paint_covers_and_cover_lays_over():
     c.albedo = below.copy()
     c.paint(mask, above)
     assert_allclose(c.albedo, expected)
-    scene.cover(below, mask.copy(), above)
+    parts.cover(below, mask.copy(), above)
     assert_allclose(below, expected)
 
 
@@ -501,7 +499,7 @@ def test_light_comes_back_after_lambert_and_blinn():
     height = (0.3 * np.sin(3 * x + 1) * np.cos(2 * y) - 0.5 * x * y)[None]
     albedo = rng.random((1, 24, 24))
     p = person(light_x=0.4, light_y=-0.7, ambient=0.3, gloss=0.2)
-    found = scene.lit(height, albedo, p, pixel)
+    found = parts.lit(height, albedo, p, pixel)
     zx, zy = np.gradient(height[0], pixel)[::-1]
     normal = np.stack([-zx, -zy, np.ones_like(zx)]) / np.sqrt(1 + zx**2 + zy**2)
     light = np.array([0.4, -0.7, 1.0])
@@ -512,7 +510,7 @@ def test_light_comes_back_after_lambert_and_blinn():
     ambient = 0.3 * (0.55 + 0.45 * normal[2])
     expected = albedo[0] * (ambient + (1.35 - 0.3) * diffuse) + 0.5 * 0.2 * gloss
     assert_allclose(found[0, 1:-1, 1:-1], expected[1:-1, 1:-1], atol=1e-6)
-    flat = scene.lit(np.zeros((1, 4, 4)), np.ones((1, 4, 4)), p, pixel)
+    flat = parts.lit(np.zeros((1, 4, 4)), np.ones((1, 4, 4)), p, pixel)
     assert_allclose(flat, 0.3 + 1.05 * light[2] + 0.1 * half[2] ** 16, rtol=1e-6)
 
 
@@ -520,20 +518,20 @@ def test_the_border_is_lit_like_what_is_next_to_it():
     ramp = np.tile(np.linspace(0, 1, 6), (6, 1))
     p = person(light_x=0.4, light_y=-0.7)
     for height in (ramp, ramp.T, ramp + ramp.T):
-        lit = scene.lit(height[None].copy(), np.ones((1, 6, 6)), p, 0.4)
+        lit = parts.lit(height[None].copy(), np.ones((1, 6, 6)), p, 0.4)
         assert_allclose(lit, lit[0, 2, 2], rtol=1e-6)
 
 
 def test_the_wall_has_a_gradient():
     y, x = np.mgrid[-1:1:5j, -1:1:5j]
-    wall = scene.backdrop(x, y, person(background=0.6, background_x=0.1, background_y=-0.05))
+    wall = parts.backdrop(x, y, person(background=0.6, background_x=0.1, background_y=-0.05))
     assert_allclose(wall[0], 0.36 + 0.1 * x - 0.05 * y, rtol=1e-5)
 
 
 def hair(where="above", n=100, marks=None, **traits):
     c = blank(n)
     p = person(**traits)
-    behind, above = scene.hair_masks(c.x, c.y, p, years(**(marks or {})), np.zeros_like(c.x))
+    behind, above = parts.hair_masks(c.x, c.y, p, years(**(marks or {})), np.zeros_like(c.x))
     return {"behind": behind, "above": above}[where][0]
 
 
@@ -577,7 +575,7 @@ def test_long_hair_hangs_down_and_short_hair_does_not():
 def test_strands_roughen_the_ends_of_hair():
     c = blank(100)
     for sign in (-1, 1):
-        behind, above = scene.hair_masks(c.x, c.y, person(), years(), np.full_like(c.x, sign))
+        behind, above = parts.hair_masks(c.x, c.y, person(), years(), np.full_like(c.x, sign))
         assert np.sign(behind.sum() - hair("behind").sum()) == sign
         assert np.sign(above.sum() - hair("above").sum()) == sign
         assert abs(behind.sum() - hair("behind").sum()) < 0.05 * behind.sum()
@@ -587,7 +585,7 @@ def test_hair_is_brighter_towards_the_light_and_streaked():
     c = blank(60)
 
     def light(strands=0.0, marks=None, **traits):
-        return scene.hair_light(c.x, c.y, person(**traits), years(**(marks or {})), 0.2, np.full_like(c.x, strands))[0]
+        return parts.hair_light(c.x, c.y, person(**traits), years(**(marks or {})), 0.2, np.full_like(c.x, strands))[0]
 
     plain = light(light_x=0.0)
     assert_allclose(plain, plain[:, ::-1], atol=1e-6)
@@ -611,7 +609,7 @@ def test_ears_neck_and_clothes_surround_the_face():
     def picture(**traits):
         c = blank(100)
         image = np.zeros_like(c.x)
-        scene.body(image, c.x, c.y, person(background=0.5, **traits))
+        parts.body(image, c.x, c.y, person(background=0.5, **traits))
         return image[0]
 
     body = picture()
@@ -640,15 +638,15 @@ def test_the_camera_has_a_gain_a_display_curve_and_noise():
     light = np.linspace(-0.1, 1.2, 2000, dtype=np.float32).reshape(2, 25, 40)
     p = SimpleNamespace(gain=1.1, brightness=0.05, noise=np.zeros((2, 1, 1), np.float32))
     exact = 255 * (np.sqrt(1.1 * np.maximum(light, 0)) + 0.05)
-    found = scene.photographed(light.copy(), p, np.array([1, 2]))
+    found = parts.photographed(light.copy(), p, np.array([1, 2]))
     assert found.dtype == np.uint8
     assert_allclose(found, np.clip(exact, 0, 255), atol=0.501)
     grey = np.full((2, 80, 80), 0.25, dtype=np.float32)
     p = SimpleNamespace(gain=1.0, brightness=0.0, noise=np.array([0.02, 0.05], np.float32).reshape(2, 1, 1))
-    noisy = scene.photographed(grey.copy(), p, np.array([1, 2])).astype(float) - 127.5
+    noisy = parts.photographed(grey.copy(), p, np.array([1, 2])).astype(float) - 127.5
     assert_allclose(noisy.std(axis=(1, 2)), [255 * 0.02, 255 * 0.05], rtol=0.04)
     assert abs(np.corrcoef(noisy[0].ravel(), noisy[1].ravel())[0, 1]) < 0.05
-    again = scene.photographed(grey[:1].copy(), SimpleNamespace(gain=1.0, brightness=0.0, noise=p.noise[1:]), [2])
+    again = parts.photographed(grey[:1].copy(), SimpleNamespace(gain=1.0, brightness=0.0, noise=p.noise[1:]), [2])
     assert_array_equal(again[0] - 127.5, noisy[1])
 
 

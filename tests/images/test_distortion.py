@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.interpolate import RectBivariateSpline
 
 from higsfa.images import Distortion
-from higsfa.images._warp import BATCH_PIXELS
 from higsfa.images.distortion import copy_keys, mix, quantiles, sin_cos
+from higsfa.images.geometry import BATCH_PIXELS
 
 STILL = {"shift": 0.0, "rotation": 0.0, "scale": 0.0}
 both = pytest.mark.parametrize("interpolation", ["linear", "cubic"])

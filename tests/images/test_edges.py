@@ -107,7 +107,7 @@ def test_a_mapped_source_survives_pickling():
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (np.zeros((8, 8)), {}, r"must be grey, of shape \(n, height, width\), got \(8, 8\)"),
+        (np.zeros((8, 8)), {}, r"must be grey, with shape \(n, height, width\), got \(8, 8\)"),
         (np.zeros((2, 8, 8, 3)), {}, r"must be grey"),
         (np.zeros((2, 10, 8)), {}, "10 x 8 pixels do not divide into cells of 4 x 4"),
         (np.zeros((2, 8, 10)), {}, "8 x 10 pixels do not divide"),

@@ -23,7 +23,7 @@ from PIL import Image
 from higsfa import sources
 from higsfa.images import Distortion
 from higsfa.sources import ImageFileError
-from higsfa.training import sources as implementation
+from higsfa.training.sources import arrays, derived
 
 N = 23
 
@@ -256,7 +256,7 @@ def test_anything_with_samples_becomes_a_source(tmp_path):
     source = sources.array(X)
     assert sources.as_source(source) is source
     assert np.array_equal(sources.as_source(X).take([3]), X[[3]])
-    for X_ in (make_zarr_array(X, tmp_path)._open, make_dask(X, tmp_path).X):
+    for X_ in (make_zarr_array(X, tmp_path).X, make_dask(X, tmp_path).X):
         assert np.array_equal(sources.as_source(X_).take([3]), X[[3]])
 
 
@@ -340,11 +340,11 @@ class CountingArray:
 def test_every_zarr_chunk_is_read_once_in_ascending_order(rows, chunk, span):
     X = samples()
     counting = CountingArray(X, chunk)
-    implementation.SPAN_BYTES, before = span, implementation.SPAN_BYTES
+    arrays.SPAN_BYTES, before = span, arrays.SPAN_BYTES
     try:
         assert np.array_equal(sources.zarr(counting).take(rows), X[rows])
     finally:
-        implementation.SPAN_BYTES = before
+        arrays.SPAN_BYTES = before
     read = [k for start, stop in counting.slices for k in range(start // chunk, (stop - 1) // chunk + 1)]
     assert read == sorted({row // chunk for row in rows})
 
@@ -486,7 +486,7 @@ def test_a_cache_is_filled_once(tmp_path):
 def test_a_cache_of_other_data_is_refused_or_written_anew(tmp_path):
     path = tmp_path / "c.npy"
     sources.cache(samples(), path)
-    with pytest.raises(ValueError, match=r"made of other data.*rebuild=True"):
+    with pytest.raises(ValueError, match=r"made from other data.*rebuild=True"):
         sources.cache(samples() + 1, path)
     assert np.array_equal(np.load(path), samples())
     rebuilt = sources.cache(samples() + 1, path, rebuild=True)
@@ -519,7 +519,7 @@ class Broken(Chunked):
 
 @pytest.mark.parametrize("rows_at_once", [3, 1000])
 def test_a_failed_filling_leaves_nothing_behind(tmp_path, monkeypatch, rows_at_once):
-    monkeypatch.setattr(implementation, "FILL_BYTES", 30 * rows_at_once)
+    monkeypatch.setattr(derived, "FILL_BYTES", 30 * rows_at_once)
     path = tmp_path / "c.npy"
     with pytest.raises(RuntimeError, match="fire"):
         sources.cache(Broken(samples()), path)
@@ -906,7 +906,7 @@ def test_errors_can_be_pickled():
         ({"mode": "CMYK"}, "mode="),
         ({"on_error": "ignore"}, "on_error="),
         ({"shape": (5,)}, "shape="),
-        ({"shape": (5, 5), "sampler": np.asarray}, "exclude each other"),
+        ({"shape": (5, 5), "sampler": np.asarray}, "either sampler or shape"),
         ({"n_threads": 0}, "n_threads=0"),
     ],
 )

@@ -2,7 +2,9 @@
 
 from higsfa.datasets.faces import draw_faces, face_parameters, make_faces, with_age
 from higsfa.datasets.patches import make_moving_patches
-from higsfa.datasets.protocols import (
+from higsfa.datasets.readers import ImageSet, read_fairface, read_fgnet, read_folder, read_morph2, read_utkface
+from higsfa.datasets.toy import make_toy
+from higsfa.evaluation.protocols import (
     Split,
     binary_race,
     cross_database,
@@ -11,8 +13,6 @@ from higsfa.datasets.protocols import (
     s1_s2_s3,
     summarise,
 )
-from higsfa.datasets.readers import ImageSet, read_fairface, read_fgnet, read_folder, read_morph2, read_utkface
-from higsfa.datasets.toy import make_toy
 
 __all__ = [
     "ImageSet",

@@ -1,4 +1,4 @@
-"""A video without labels: what a small window sees that moves, turns and zooms slowly over a textured world."""
+"""A video without labels: the view through a small window that slowly moves, turns and zooms over a textured world."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["make_moving_patches"]
 _WORLD = 256  # pixels; the world is periodic
 _OBJECTS = 24
 _TAIL = 4.0  # of the smoothing kernel, in widths
-# Spread of the slow parameters: x and y in pixels of the world, the angle in radians, the logarithm of the zoom.
+# Standard deviations of the slow parameters: x and y in pixels of the world, angle in radians, logarithm of the zoom.
 _SPREAD = {"x": 40.0, "y": 40.0, "angle": 0.5, "zoom": 0.2}
 _CHUNK = 4096
 
@@ -23,29 +23,28 @@ def make_moving_patches(
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
     """Draw a video-like data set for unsupervised slow feature analysis.
 
-    The world has the power spectrum of natural images, 1/f², and some objects with edges. Pixels change
-    quickly as edges pass; position, angle and zoom of the window change slowly.
+    The world has the power spectrum of natural images, 1/f², and some objects with edges. Pixels change quickly when
+    edges pass; position, angle and zoom of the window change slowly.
 
     Parameters
     ----------
     n_samples : int
-        Frames, of all recordings together.
+        Number of frames in all recordings together.
     size : int, default=16
         Height and width of a frame.
     n_recordings : int, default=1
         Separate walks over the same world, of nearly equal length.
     random_state : int, RandomState or None, default=0
     slowness : float, default=50.0
-        Frames over which the slow parameters stay about the same: their Delta is near ``0.5 / slowness**2``.
+        Number of frames over which the slow parameters hardly change. Their Delta is about ``0.5 / slowness**2``.
 
     Returns
     -------
     frames : array of shape (n_samples, size, size), float32 between 0 and 1
     parameters : dict of arrays of shape (n_samples,)
-        ``x`` and ``y``, the centre of the window in pixels of the world; ``angle`` in radians; ``zoom``, the
-        magnification.
+        ``x`` and ``y``, the centre of the window in pixels of the world; ``angle`` in radians; ``zoom`` as a factor.
     recording : int array of shape (n_samples,)
-        The number of each frame's recording, for ``fit(X, groups=recording)``.
+        Index of the recording of each frame, for ``fit(X, groups=recording)``.
 
     Examples
     --------
@@ -54,9 +53,9 @@ def make_moving_patches(
     ((100, 16, 16), ['angle', 'x', 'y', 'zoom'], array([0, 1]))
     """
     if not 1 <= n_recordings <= n_samples:
-        raise ValueError(f"n_recordings={n_recordings} must lie between 1 and n_samples={n_samples}.")
+        raise ValueError(f"n_recordings={n_recordings} must be between 1 and n_samples={n_samples}")
     if slowness <= 0:
-        raise ValueError(f"slowness={slowness} must be positive.")
+        raise ValueError(f"slowness={slowness} must be positive")
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
     world = _world(rng)
     recording = np.arange(n_samples) * n_recordings // n_samples
@@ -93,7 +92,7 @@ def _world(rng: np.random.Generator) -> np.ndarray:
     for _ in range(_OBJECTS):
         (cy, cx), angle = rng.uniform(0, _WORLD, 2), rng.uniform(0, np.pi)
         along, across = rng.uniform(6, 34), rng.uniform(3, 12)
-        # Distance from the centre the short way round.
+        # Shortest distance from the centre in the periodic world.
         dy, dx = ((grid - c + _WORLD / 2) % _WORLD - _WORLD / 2 for c in (cy, cx))
         s = np.abs(np.cos(angle) * dx + np.sin(angle) * dy[:, None])
         t = np.abs(np.cos(angle) * dy[:, None] - np.sin(angle) * dx)

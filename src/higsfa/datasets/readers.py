@@ -1,9 +1,10 @@
 """Readers of face data sets that users have on disk: image paths, labels and eye positions, no pixels.
 
-Nothing is downloaded. Each function says where its data set comes from and on what terms. Two things hold for all:
-tables and file names are treated as untrusted (a path that leads out of the folder is an error, and sizes are
-limited), and labels are what somebody wrote down about pictures. Estimates of age, gender or race that are learned
-from them are statistical guesses about pictures, not facts about people.
+Nothing is downloaded; each function says where its data set comes from and on what terms. Tables and file names are not
+trusted: sizes are limited, and a path that leads out of the folder is an error.
+
+Labels are what somebody wrote down about pictures. Estimates of age, gender or race that are learned from them are
+statistical guesses about pictures, not facts about people.
 """
 
 from __future__ import annotations
@@ -16,28 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.datasets._reader_ages import middle_of_group, morph_ages
-from higsfa.datasets._reader_eyes import PUPILS, eye_array, eye_columns_of, eyes_by_name, landmarks_of, left_first
-from higsfa.datasets._reader_files import (
-    IMAGE_SUFFIXES,
-    check_choice,
-    existing_folder,
-    files_in,
-    finder,
-    first_few,
-    parse_names,
-    path_parts,
-    subfolder,
-)
-from higsfa.datasets._reader_tables import Table, plain, read_table
-from higsfa.datasets._reader_values import GENDERS, MORPH_RACES, names_of, objects, values_of
+from higsfa.datasets import image_files, tables
+from higsfa.datasets.tables import Table, read_table
 
 __all__ = ["ImageSet", "read_eyes", "read_fairface", "read_fgnet", "read_folder", "read_morph2", "read_utkface"]
 
-MAX_LINE = 65_536
-"""Longest line of a table, in characters."""
-MAX_ROWS = 5_000_000
-"""Most rows of a table."""
+PUPILS = [31, 36]
+"""Indices of the pupils among FG-NET's 68 landmarks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +35,9 @@ class ImageSet:
     name : str
     paths : tuple of Path
     labels : dict of arrays
-        One value per image. Unknown values are NaN among numbers and None among names.
+        One value per image. Missing numbers are NaN, missing names are None.
     eyes : array of shape (n_images, 2, 2), or None
-        Centres of the eyes, (x, y) in pixels, first the eye further to the left in the image; NaN where unknown.
+        Centres of the eyes, (x, y) in pixels, the one further to the left in the image first; NaN where unknown.
     skipped : tuple of str
         What was left out, and why.
     """
@@ -70,7 +56,7 @@ class ImageSet:
         return f"<ImageSet {self.name}: {len(self)} images, labels {list(self.labels)}, {eyes}>"
 
     def subset(self, index: Any) -> ImageSet:
-        """The images chosen by numbers or by a mask, in that order."""
+        """The images at these indices, in this order, or those of a slice or mask."""
         index = index if isinstance(index, slice) else np.asarray(index)
         rows = np.arange(len(self))[index if np.size(index) else []]
         return replace(
@@ -82,37 +68,36 @@ class ImageSet:
 
 
 def read_morph2(folder: Any, csv: Any, *, eyes: Any = None, on_missing: str = "raise") -> ImageSet:
-    """Read MORPH-II, that is album 2 of MORPH, the data set of the paper.
+    """Read MORPH-II (album 2 of MORPH), the data set of the paper.
 
-    55,134 photographs of about 13,000 persons of 16 to 77 years. University of North Carolina Wilmington licenses it
-    for research, for a fee; it may not be passed on. K. Ricanek and T. Tesafaye, MORPH: a longitudinal image database
-    of normal adult age-progression, FG 2006.
+    55,134 photographs of about 13,000 persons of 16 to 77 years, licensed for research by the University of North
+    Carolina Wilmington, for a fee; it may not be passed on. K. Ricanek and T. Tesafaye, MORPH: a longitudinal image
+    database of normal adult age-progression, FG 2006.
 
     Parameters
     ----------
     folder : path
-        Where the images are; the table's paths, such as ``Album2/009055_1M54.JPG``, may begin with folders above it.
+        The folder of the images. Paths in the table, such as ``Album2/009055_1M54.JPG``, may begin with folders above.
     csv : path
         The table, with columns ``id_num, picture_num, dob, doa, race, gender, facial_hair, age, age_diff, glasses,
         photo``. Case and order do not matter, some other names are understood, and only ``photo`` and ``age`` (or both
-        ``dob`` and ``doa``) must be there.
+        ``dob`` and ``doa``) are required.
     eyes : path, optional
-        A second table with the eye coordinates: name of the image, x, y, x, y. They may also stand in the first one,
-        in columns such as ``left_eye_x``.
+        A second table with eye positions: name of the image, x, y, x, y. The first table may have them, too, in columns
+        such as ``left_eye_x``.
     on_missing : {"raise", "skip"}, default="raise"
-        What to do about images that are not there.
+        What to do about images that do not exist.
 
     Returns
     -------
     ImageSet
-        With labels "age", "gender" (M, F), "race" (B, W, A, H, O) and "identity", as far as there are columns. The age
-        has a resolution of days where the dates of birth and acquisition are known and agree with the column ``age``
-        to one year; its integer part is then the age in completed years.
+        Labels "age", "gender" (M, F), "race" (B, W, A, H, O) and "identity", as far as the table has them. Where the
+        dates of birth and acquisition are known and agree with the column ``age`` to one year, the age is computed from
+        them, to the day; its integer part is then the age in completed years.
 
     Notes
     -----
-    The labels come from police records; who assigned "race", and how, is not known. Learned estimates are statistical
-    guesses about pictures, not facts about people.
+    The labels come from police records; who assigned "race", and how, is not known.
 
     Examples
     --------
@@ -126,46 +111,39 @@ def read_morph2(folder: Any, csv: Any, *, eyes: Any = None, on_missing: str = "r
     >>> faces, float(faces.labels["age"][0])
     (<ImageSet MORPH-II: 1 images, labels ['age', 'gender', 'race', 'identity'], no eyes>, 54.0)
     """
-    table = _table(csv)
+    table = read_table(csv)
     photos = table.column("photo", "file", "filename", "file_name", "path", "image", required=True)
-    ages = morph_ages(table)
-    labels: dict[str, NDArray[Any]] = {"age": ages}
-    for name, aliases, spelling in (
-        ("gender", ("gender", "sex"), GENDERS),
-        ("race", ("race", "ethnicity"), MORPH_RACES),
-        ("identity", ("id_num", "id", "subject_id", "subject", "identity", "person"), {}),
-    ):
-        column = table.column(*aliases)
-        if column is not None:
-            labels[name] = names_of(column, spelling)
-    positions = eye_columns_of(table)
-    if eyes is not None:
-        positions = eyes_by_name(_table(eyes, header=False), photos)
+    labels = {"age": tables.morph_ages(table)} | _named(
+        table,
+        gender=(tables.GENDERS, "gender", "sex"),
+        race=(tables.MORPH_RACES, "race", "ethnicity"),
+        identity=({}, "id_num", "id", "subject_id", "subject", "identity", "person"),
+    )
+    if eyes is None:
+        positions = tables.eye_columns_of(table)
+    else:
+        positions = tables.eyes_by_name(read_table(eyes, header=False), photos)
     return _assemble("MORPH-II", folder, table, photos, labels, positions, on_missing, any_folder=True)
 
 
 def read_fgnet(folder: Any, *, on_malformed: str = "raise") -> ImageSet:
     """Read the FG-NET aging database.
 
-    1,002 scanned photographs of 82 persons from birth to 69 years, with 68 landmarks each, collected for research in
-    the European project FG-NET (Face and Gesture Recognition Network); free for research.
+    1,002 scanned photographs of 82 persons from birth to 69 years, with 68 landmarks each, collected by the European
+    project FG-NET (Face and Gesture Recognition Network); free for research.
 
     Parameters
     ----------
     folder : path
-        The folder ``FGNET`` with its subfolders ``images`` and ``points``, or the one with the images.
+        The folder ``FGNET`` with subfolders ``images`` and ``points``, or the folder of the images.
     on_malformed : {"raise", "skip"}, default="raise"
         What to do about images with names other than ``001A02.JPG`` or ``001A16b.JPG`` (person 1 at 16 years).
 
     Returns
     -------
     ImageSet
-        With labels "age" (whole years) and "identity"; the eyes are the landmarks of the pupils, NaN for images
-        without landmarks.
-
-    Notes
-    -----
-    Learned estimates of age are statistical guesses about pictures, not facts about people.
+        Labels "age" (whole years) and "identity". The eyes are the landmarks of the pupils, NaN for images without
+        landmarks.
 
     Examples
     --------
@@ -176,51 +154,47 @@ def read_fgnet(folder: Any, *, on_malformed: str = "raise") -> ImageSet:
     >>> faces.labels
     {'age': array([16.]), 'identity': array(['001'], dtype=object)}
     """
-    folder = existing_folder(folder)
-    root = subfolder(folder, "images") or folder
-    points = subfolder(folder, "points") or (
-        subfolder(folder.parent, "points") if folder.name.lower() == "images" else None
-    )
-    paths, found, skipped = parse_names(
+    folder = image_files.existing_folder(folder)
+    root = image_files.subfolder(folder, "images") or folder
+    points = image_files.subfolder(folder, "points")
+    if points is None and folder.name.lower() == "images":
+        points = image_files.subfolder(folder.parent, "points")
+    paths, found, skipped = image_files.parse_names(
         root, r"(\d{3})A(\d{2,3})[a-z]?\.\w+", "such as 001A02.JPG", on_malformed, "FG-NET"
     )
-    labels = {"age": np.array([float(age) for _, age in found]), "identity": objects([who for who, _ in found])}
+    labels = {"age": np.array([float(age) for _, age in found]), "identity": tables.objects([who for who, _ in found])}
     eyes = None
     if points is not None:
-        files = {path.name.lower(): path for path in files_in(points, (".pts",))}
+        files = {path.name.lower(): path for path in image_files.files_in(points, (".pts",))}
         eyes = np.full((len(paths), 2, 2), np.nan)
         for i, path in enumerate(paths):
             if (landmarks := files.get(path.stem.lower() + ".pts")) is not None:
-                eyes[i] = landmarks_of(landmarks)[list(PUPILS)]
-        eyes = left_first(eyes)
+                eyes[i] = tables.landmarks_of(landmarks)[PUPILS]
+        eyes = tables.left_first(eyes)
     return ImageSet("FG-NET", paths, labels, eyes, skipped)
 
 
 def read_utkface(folder: Any, *, on_malformed: str = "skip") -> ImageSet:
     """Read UTKFace.
 
-    More than 20,000 faces of all ages from the web, for non-commercial research only; the copyright of the images
-    belongs to their owners. Z. Zhang, Y. Song and H. Qi, Age progression/regression by conditional adversarial
+    More than 20,000 faces of all ages from the web, for non-commercial research only; the images belong to their
+    owners. Z. Zhang, Y. Song and H. Qi, Age progression/regression by conditional adversarial
     autoencoder, CVPR 2017; https://susanqq.github.io/UTKFace
 
     Parameters
     ----------
     folder : path
-        Images named ``[age]_[gender]_[race]_[date].jpg`` or, aligned and cropped, ``....jpg.chip.jpg``; subfolders are
-        searched too.
+        Images named ``[age]_[gender]_[race]_[date].jpg`` or, aligned and cropped, ``....jpg.chip.jpg``, in the folder
+        or its subfolders.
     on_malformed : {"skip", "raise"}, default="skip"
-        What to do about images with other names, of which the data set has some. Those skipped are counted in a
-        warning and listed in ``skipped``.
+        What to do about images with other names; the data set has some. Skipped ones are counted in a warning and
+        listed in ``skipped``.
 
     Returns
     -------
     ImageSet
-        With labels "age" (years), "gender" (M, F) and "race" (White, Black, Asian, Indian, Others), as the data set
-        has them: estimated by an algorithm and checked by annotators.
-
-    Notes
-    -----
-    Learned estimates are statistical guesses about pictures, not facts about people.
+        Labels "age" (years), "gender" (M, F) and "race" (White, Black, Asian, Indian, Others), which the authors of the
+        data set had estimated by an algorithm and checked by annotators.
 
     Examples
     --------
@@ -231,8 +205,8 @@ def read_utkface(folder: Any, *, on_malformed: str = "skip") -> ImageSet:
     >>> [values[0] for values in faces.labels.values()]
     [np.float64(26.0), 'F', 'White']
     """
-    paths, found, skipped = parse_names(
-        existing_folder(folder),
+    paths, found, skipped = image_files.parse_names(
+        image_files.existing_folder(folder),
         r"(\d{1,3})_([01])_([0-4])_\d+(?:\.jpe?g)?(?:\.chip)?\.\w+",
         "[age]_[gender]_[race]_[date].jpg",
         on_malformed,
@@ -241,8 +215,8 @@ def read_utkface(folder: Any, *, on_malformed: str = "skip") -> ImageSet:
     races = ("White", "Black", "Asian", "Indian", "Others")
     labels = {
         "age": np.array([float(age) for age, _, _ in found]),
-        "gender": objects(["MF"[int(gender)] for _, gender, _ in found]),
-        "race": objects([races[int(race)] for _, _, race in found]),
+        "gender": tables.objects(["MF"[int(gender)] for _, gender, _ in found]),
+        "race": tables.objects([races[int(race)] for _, _, race in found]),
     }
     return ImageSet("UTKFace", paths, labels, None, skipped)
 
@@ -259,20 +233,16 @@ def read_fairface(csv: Any, folder: Any, *, on_missing: str = "raise") -> ImageS
         ``fairface_label_train.csv`` or ``fairface_label_val.csv``, with columns ``file, age, gender, race,
         service_test``.
     folder : path
-        Where the paths of the table, such as ``train/1.jpg``, begin, or the folder ``train`` itself.
+        The folder that paths in the table, such as ``train/1.jpg``, are relative to, or the folder ``train`` itself.
     on_missing : {"raise", "skip"}, default="raise"
-        What to do about images that are not there.
+        What to do about images that do not exist.
 
     Returns
     -------
     ImageSet
-        With labels "age" (the middle of the age group, such as 24.5 for 20-29, and 75 for more than 70), "age_group"
-        (as in the table), "gender" (M, F), "race" (as in the table) and, if there, "service_test" (bool).
-
-    Notes
-    -----
-    The labels are the majority opinion of annotators about pictures. Learned estimates are statistical guesses about
-    pictures, not facts about people.
+        Labels "age" (the middle of the age group, such as 24.5 for 20-29, and 75 for more than 70), "age_group" (as in
+        the table), "gender" (M, F), "race" (as in the table) and, if the table has it, "service_test" (bool). They are
+        the majority opinion of annotators.
 
     Examples
     --------
@@ -284,37 +254,33 @@ def read_fairface(csv: Any, folder: Any, *, on_missing: str = "raise") -> ImageS
     >>> read_fairface(folder / "labels.csv", folder).labels["age"]
     array([24.5])
     """
-    table = _table(csv)
+    table = read_table(csv)
     photos = table.column("file", "photo", "path", "image", required=True)
     groups = table.column("age", "age_group", required=True)
-    labels: dict[str, NDArray[Any]] = {
-        "age": np.array([middle_of_group(text, table, row) for row, text in enumerate(groups)]),
-        "age_group": names_of(groups, {}),
-    }
-    for name, spelling in (("gender", GENDERS), ("race", {})):
-        if (column := table.column(name)) is not None:
-            labels[name] = names_of(column, spelling)
+    ages = [tables.middle_of_group(text, table.place(row)) for row, text in enumerate(groups)]
+    labels = {"age": np.array(ages), "age_group": tables.names_of(groups, {})}
+    labels |= _named(table, gender=(tables.GENDERS, "gender"), race=({}, "race"))
     if (column := table.column("service_test")) is not None:
         labels["service_test"] = np.array([text.lower() in ("true", "1", "yes") for text in column])
     return _assemble("FairFace", folder, table, photos, labels, None, on_missing)
 
 
 def read_eyes(csv: Any, photos: Sequence[Any]) -> NDArray[np.float64]:
-    """Positions of the eyes in some pictures, from a table of your own.
+    """Eye positions in some pictures, from a table of your own.
 
     Parameters
     ----------
     csv : path
-        A table with columns name of the picture, x, y, x, y; with or without a line of column names.
+        A table with five columns, name of the picture, x, y, x, y, with or without a line of column names.
     photos : list of paths
-        Pictures are found by the names of their files, without folder and ending, in capitals or not.
+        Pictures are found by their file names, without folder, suffix and case.
 
     Returns
     -------
     array of shape (n_pictures, 2, 2)
-        Centres of the eyes, (x, y) in pixels, first the eye further to the left; NaN for pictures that the table lacks.
+        As in :class:`ImageSet`; NaN for pictures that are not in the table.
     """
-    return eyes_by_name(_table(csv, header=False), [Path(photo).name for photo in photos])
+    return tables.eyes_by_name(read_table(csv, header=False), [Path(photo).name for photo in photos])
 
 
 def read_folder(
@@ -333,29 +299,28 @@ def read_folder(
     ----------
     folder : path
     csv : path, optional
-        A table with a line of column names. Without one, all images in the folder and its subfolders are taken, in the
-        order of their names, and there are no labels.
+        A table with a line of column names. Without a table, all images in the folder and its subfolders are taken,
+        sorted by path, and there are no labels.
     path_column : str, default="file"
         The column with the paths of the images, relative to the folder.
     label_columns : list of str, or dict, optional
-        Columns to read as labels; a dict names the label of each column. All other columns by default.
+        Columns to read as labels, all other columns by default. A dict maps columns to names of labels.
     eye_columns : four names, optional
         The columns x, y of one eye and x, y of the other.
     on_missing : {"raise", "skip"}, default="raise"
-        What to do about images that are not there.
+        What to do about images that do not exist.
     name : str, optional
         The name of the folder by default.
 
     Returns
     -------
     ImageSet
-        A column that holds numbers only becomes an array of numbers (NaN where empty), any other one an array of
-        strings (None where empty).
+        A column of numbers becomes an array of numbers (NaN where empty), any other one an array of strings (None where
+        empty).
 
     Notes
     -----
-    Estimates of age, gender or race that are learned from labels are statistical guesses about pictures, not facts
-    about people. Whether you may use pictures of people, and for what, depends on their consent and on the law.
+    Whether you may use pictures of people, and for what, depends on their consent and on the law.
 
     Examples
     --------
@@ -366,23 +331,29 @@ def read_folder(
     >>> read_folder(folder, folder / "labels.csv").labels
     {'size': array([3]), 'colour': array(['red'], dtype=object)}
     """
-    folder = existing_folder(folder)
+    folder = image_files.existing_folder(folder)
     name = folder.resolve().name if name is None else name
     if csv is None:
-        return ImageSet(name, tuple(files_in(folder, IMAGE_SUFFIXES)), {})
-    table = _table(csv)
+        return ImageSet(name, tuple(image_files.files_in(folder, image_files.IMAGE_SUFFIXES)), {})
+    table = read_table(csv)
     photos = table.column(path_column, required=True)
-    used = {plain(path_column), *(plain(column) for column in eye_columns or ())}
+    used = {tables.plain(column) for column in (path_column, *(eye_columns or ()))}
     if label_columns is None:
-        label_columns = [column for column in table.header if plain(column) not in used]
+        label_columns = [column for column in table.header if tables.plain(column) not in used]
     wanted = label_columns if isinstance(label_columns, Mapping) else {column: column for column in label_columns}
-    labels = {label: values_of(table.column(column, required=True)) for column, label in wanted.items()}
+    labels = {label: tables.values_of(table.column(column, required=True)) for column, label in wanted.items()}
     eyes = None
     if eye_columns is not None:
         if len(eye_columns) != 4:
-            raise ValueError(f"eye_columns={eye_columns!r}: name four columns, x, y of one eye and x, y of the other")
-        eyes = eye_array([table.column(column, required=True) for column in eye_columns], table)
+            raise ValueError(f"eye_columns={eye_columns!r} must be four columns, x, y of one eye and x, y of the other")
+        eyes = tables.eye_array([table.column(column, required=True) for column in eye_columns], table)
     return _assemble(name, folder, table, photos, labels, eyes, on_missing)
+
+
+def _named(table: Table, **labels: Any) -> dict[str, NDArray[Any]]:
+    """Labels that are names, as far as the table has them; each is given as its spellings and the names of columns."""
+    found = {label: (spelling, table.column(*columns)) for label, (spelling, *columns) in labels.items()}
+    return {label: tables.names_of(col, spelling) for label, (spelling, col) in found.items() if col is not None}
 
 
 def _assemble(
@@ -395,16 +366,16 @@ def _assemble(
     on_missing: str,
     any_folder: bool = False,
 ) -> ImageSet:
-    """Find the images of a table, and leave out rows without one if that is wanted."""
-    check_choice("on_missing", on_missing)
-    folder = existing_folder(folder)
-    find = finder(folder, any_folder)
-    found = [find(path_parts(photo, table, row)) for row, photo in enumerate(photos)]
+    """Find the images of a table; rows whose image does not exist are an error, or left out."""
+    image_files.check_choice("on_missing", on_missing)
+    folder = image_files.existing_folder(folder)
+    find = image_files.finder(folder, any_folder)
+    found = [find(image_files.path_parts(photo, table.place(row))) for row, photo in enumerate(photos)]
     kept = [row for row, path in enumerate(found) if path is not None]
     gone = [photo for photo, path in zip(photos, found, strict=True) if path is None]
     if gone and (on_missing == "raise" or not kept):
         raise FileNotFoundError(
-            f"{table.path}: {len(gone)} of {len(photos)} images are not in {folder}: {first_few(gone)}"
+            f"{table.path}: {len(gone)} of {len(photos)} images are not in {folder}: {image_files.first_few(gone)}"
             + ("; on_missing='skip' leaves them out" if kept else "")
         )
     return ImageSet(
@@ -414,7 +385,3 @@ def _assemble(
         None if eyes is None else eyes[kept],
         tuple(f"{photo}: not in {folder}" for photo in gone),
     )
-
-
-def _table(path: Any, header: bool = True) -> Table:
-    return read_table(path, MAX_ROWS, MAX_LINE, header)

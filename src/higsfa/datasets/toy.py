@@ -1,10 +1,8 @@
 """The toy signals of the paper's section on information loss, and the experiment with them.
 
-Four independent signals with values -1 and 1: s1 is slower than s2, s2 slower than s3, and n is noise. The input is
-(s2, s1 n, s3, n), so the slowest feature is hidden in a product: x2 x4 = s1 n n = s1. A network whose first layer looks
-at (x1, x2) and (x3, x4) separately and keeps only the slowest feature of each cannot find it any more.
-
-``make demo`` shows it.
+Four independent signals have values -1 and 1: s1 is slower than s2, s2 slower than s3, and n is noise. The input is
+(s2, s1 n, s3, n), so the slowest feature is hidden in a product: x2 x4 = s1 n n = s1. A network whose first layer sees
+(x1, x2) and (x3, x4) separately and keeps only the slowest feature of each loses it.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ def make_toy(
     ----------
     n_samples : int, default=10000
     switch_rates : three floats, default=(0.01, 0.05, 0.2)
-        Probability per step that s1, s2, s3 change sign. Delta of a signal is 4 times its rate; noise has rate 0.5.
+        Probability per step that s1, s2, s3 change sign. Delta of a signal is 4 times its rate. Noise has rate 0.5.
     random_state : int, RandomState or None, default=0
 
     Returns
@@ -54,7 +52,7 @@ def make_toy(
 
 
 def run_toy(n_samples: int = 10_000, random_state: Any = 0) -> list[tuple[str, int, float, float, float]]:
-    """Train both networks.
+    """Train three networks, one with information preservation.
 
     Rows: name, features kept by each bottom node, Delta of the top feature, its correlation with s1 and with s2.
     """

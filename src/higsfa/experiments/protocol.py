@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from higsfa import sources
 from higsfa.core.graph.labels import encode_classes, missing
-from higsfa.datasets import protocols
+from higsfa.evaluation import protocols
 from higsfa.experiments.config import Config, DataTable, FileData
 from higsfa.experiments.data import Data, read_data
 from higsfa.experiments.errors import ExperimentError, in_one_line, noted

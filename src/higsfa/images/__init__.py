@@ -1,11 +1,8 @@
-"""Images: faces made comparable, distorted copies of them, and their edges.
+"""Images: normalised faces, distorted copies, and edges. :mod:`~higsfa.images.geometry` defines positions."""
 
-:mod:`~higsfa.images.geometry` says how places count.
-"""
-
-from higsfa.images.contrast import normalize_contrast
 from higsfa.images.distortion import Distortion
 from higsfa.images.edges import oriented_edges
 from higsfa.images.faces import FaceSampler, normalize_pose, sample_face
+from higsfa.images.pixels import normalize_contrast
 
 __all__ = ["Distortion", "FaceSampler", "normalize_contrast", "normalize_pose", "oriented_edges", "sample_face"]

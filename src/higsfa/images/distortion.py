@@ -1,12 +1,11 @@
-"""Random small distortions of images, each a pure function of the seed, the number of the image and that of the copy.
+"""Small random distortions of images, each a pure function of the seed and the indices of the image and the copy.
 
 A network reads its data several times, in any order, on several threads or machines, and must see the same pixels each
-time. So no generator is stepped along: every random number is a hash (splitmix64) of where it is used. From there to
-the pixels there are only integers and single IEEE operations, no sine of the mathematical library, so that they do
-not depend on the machine either. (Noise comes from a table of normal quantiles, rounded to single precision.)
+time. So every random number is a hash (splitmix64) of what it is for, not the next state of a generator. Pixels follow
+from it by integers and single IEEE operations, without functions of the mathematical library, so they do not depend on
+the machine. (Noise comes from a table of normal quantiles, rounded to single precision.)
 
-The geometric parts are composed into one warp. The position in the original of a pixel in row r and column c is a sum
-of a term for r and a term for c; these are rounded to 2^-20 pixels, and from there on positions are integers.
+The geometric parts are composed into one warp, see :class:`higsfa.images.geometry.Warp`.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from higsfa.images._types import check_range
-from higsfa.images._warp import DOUBLE, SINGLE, CubicWarp, LinearWarp, Warp
+from higsfa.images.geometry import DOUBLE, SINGLE, CubicWarp, LinearWarp, Warp
+from higsfa.images.pixels import check_range, limits
 
 __all__ = ["Distortion"]
 
@@ -31,15 +30,15 @@ Keys = NDArray[np.uint64]
 
 WARPS: dict[str, type[Warp]] = {"linear": LinearWarp, "cubic": CubicWarp}
 
-# What each random number of a copy is for. Noise goes on from there.
+# Indices of the random numbers of a copy. Those from NOISE on are for the noise of each channel.
 SHIFT_X, SHIFT_Y, ROTATION, SCALE, MIRROR, BRIGHTNESS, CONTRAST, NOISE = range(8)
 
 
 class Draw(NamedTuple):
-    """The distortions of some copies, one array each.
+    """Amounts of distortion, one array with a value per copy for each.
 
-    shift_x, shift_y are in pixels, to the right and down; rotation in degrees, counter-clockwise; scale is a factor;
-    brightness is in units of the full range of grey values; contrast is a factor.
+    Shifts are in pixels, to the right and down; rotation is in degrees, counter-clockwise; scale and contrast are
+    factors; brightness is a fraction of the full range of grey values.
     """
 
     shift_x: Floats
@@ -53,43 +52,42 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class Distortion:
-    """Shift, rotate, scale, flip, brighten and roughen images by a random little.
+    """Shift, rotate, scale, flip and brighten images by small random amounts, and add noise.
 
-    Every amount is uniform between minus and plus the amplitude given here. Changing one amplitude leaves the random
-    numbers of the others as they are.
+    Every amount is uniform between minus and plus the amplitude given here. Changing one amplitude does not change the
+    random numbers of the others.
 
     Parameters
     ----------
     seed : int, default=0
     shift : float, default=1.4
-        In pixels, in both directions independently.
+        In pixels, independently in both directions.
     rotation : float, default=2.0
         In degrees, about the centre of the image.
     scale : float, default=0.04
         As a fraction, about the centre of the image.
     brightness : float, default=0.0
-        Added to all grey values, as a fraction of the full range (of the type of integer images; 1 for floats).
+        Added to all grey values, as a fraction of the full range (that of the dtype for integers, 1 for floats).
     contrast : float, default=0.0
-        Stretch of grey values about mid-grey (the middle of the range; 0.5 for floats), as a fraction.
+        Change of the factor that scales grey values about the middle of the range (0.5 for floats).
     mirror : bool, default=False
         Whether half of the copies are flipped left to right.
     noise : float, default=0.0
-        Standard deviation of normal noise that is independent for each pixel and channel, as a fraction of the full
-        range.
+        Standard deviation of independent normal noise in each pixel and channel, as a fraction of the full range.
     identity_first : bool, default=False
         Whether copy 0 of an image is the image itself.
     interpolation : {"cubic", "linear"}, default="cubic"
-        How grey values between pixels are found. "cubic", by cubic B-splines through all pixels, keeps fine lines and
-        grain. "linear", between the nearest four pixels, is nearly three times as fast but blurs them, so that a
-        network trained on such copies meets something new in undistorted images.
+        Interpolation of grey values between pixels. "cubic" (cubic B-splines through all pixels) keeps fine lines and
+        grain. "linear" (between the nearest four pixels) is nearly three times as fast but blurs them, so that
+        undistorted images look different to a network that was trained on such copies.
 
     Notes
     -----
-    An image is flipped first, then scaled and rotated, then shifted; edge pixels are repeated outwards. Then come
-    contrast, brightness and noise. Integer images are rounded and clipped to the range of their type, floats are not
-    clipped; beside sharp edges cubic interpolation overshoots a little. Moves by whole pixels change no grey value,
-    except for rounding errors of floats with cubic interpolation. A float that is not finite spoils the pixels around
-    it: its neighbours with linear interpolation, up to 33 pixels away with cubic.
+    An image is flipped first, then scaled and rotated, then shifted; pixels at the border are repeated outwards. Then
+    come contrast, brightness and noise. Integers are rounded and clipped to the range of their dtype. Floats are not
+    clipped, and cubic interpolation overshoots a little beside sharp edges. Shifts by whole pixels do not change grey
+    values, except for rounding errors of floats with cubic interpolation. A float that is not finite makes the pixels
+    around it invalid: its neighbours with linear interpolation, up to 33 pixels away with cubic.
 
     The defaults are those of the data sets DR and S of the paper.
 
@@ -116,16 +114,16 @@ class Distortion:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**64:
-            raise ValueError(f"seed={self.seed} must lie in 0 .. 2**64 - 1")
+            raise ValueError(f"seed={self.seed} must be between 0 and 2**64 - 1")
         if self.interpolation not in WARPS:
             raise ValueError(f"interpolation={self.interpolation!r} must be one of {', '.join(map(repr, WARPS))}")
-        limits = {"shift": 1e4, "rotation": 180.0, "scale": 0.99, "brightness": 10.0, "contrast": 1.0, "noise": 10.0}
-        for name, limit in limits.items():
+        largest = {"shift": 1e4, "rotation": 180.0, "scale": 0.99, "brightness": 10.0, "contrast": 1.0, "noise": 10.0}
+        for name, limit in largest.items():
             if not 0 <= getattr(self, name) <= limit:
-                raise ValueError(f"{name}={getattr(self, name)} is an amplitude and must lie between 0 and {limit:g}")
+                raise ValueError(f"{name}={getattr(self, name)} is an amplitude and must be between 0 and {limit:g}")
 
     def draw(self, samples: ArrayLike, copies: ArrayLike) -> Draw:
-        """The amounts that these copies of these images are distorted by; `identity_first` is not looked at."""
+        """The amounts of distortion of these copies of these images; `identity_first` has no influence."""
         return self._drawn(copy_keys(self.seed, samples, copies))
 
     def _drawn(self, keys: Keys) -> Draw:
@@ -150,24 +148,24 @@ class Distortion:
         Parameters
         ----------
         images : array of shape (n, height, width) or (n, height, width, channels)
-            Of integers of at most 32 bits or floats; from 0 to 1 where brightness, contrast or noise are to change.
+            Integers of at most 32 bits, or floats, which must be from 0 to 1 for brightness, contrast and noise.
         samples : int array of shape (n,)
-            The number of each image in the whole data set, from 0.
+            Index of each image in the whole data set.
         copies : int array of shape (n,)
-            Which copy of it this shall be, from 0.
+            Index of the copy of each image.
 
         Returns
         -------
-        array of the same shape and type
+        array of the same shape and dtype
         """
         images = np.asarray(images)
         if images.ndim not in (3, 4):
-            raise ValueError(f"images: shape (n, height, width) or (n, height, width, channels), got {images.shape}")
+            raise ValueError(f"images must be (n, height, width) or (n, height, width, channels), got {images.shape}")
         if images.dtype not in SINGLE + DOUBLE:
-            raise TypeError(f"images: integers of at most 32 bits or floats, got {images.dtype}")
+            raise TypeError(f"images must be integers of at most 32 bits or floats, got {images.dtype}; convert them")
         if images.dtype.kind == "f" and (self.brightness or self.contrast or self.noise):
             check_range(images)
-        samples, copies = (np.broadcast_to(np.asarray(numbers), len(images)) for numbers in (samples, copies))
+        samples, copies = (np.broadcast_to(indices, len(images)) for indices in (samples, copies))
         out = np.empty(images.shape, dtype=images.dtype)
         if images.size == 0:
             return out
@@ -180,7 +178,7 @@ class Distortion:
         for lo in range(0, n, warp.batch):
             part = slice(lo, lo + warp.batch)
             if self._moves:
-                warp.aim(*self._positions(Draw._make(amount[part] for amount in draw), height, width))
+                warp.locate(*self._positions(Draw._make(amount[part] for amount in draw), height, width))
             for channel in range(channels):
                 grey = warp.read(planes[part, :, :, channel]) if self._moves else warp.copy(planes[part, :, :, channel])
                 self._tone(grey, draw.contrast[part], draw.brightness[part], keys[part], images.dtype, channel)
@@ -195,11 +193,11 @@ class Distortion:
         return bool(self.shift or self.rotation or self.scale or self.mirror)
 
     def _reach(self, height: int, width: int) -> float:
-        """A bound of all positions and of the terms they are sums of."""
+        """A bound of all positions and of their terms."""
         return (height + width + 2 * self.shift) / (1.0 - self.scale) + height + width
 
     def _positions(self, draw: Draw, height: int, width: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """Where pixels come from: x = along_x[c] + across_x[r] and y = along_y[c] + across_y[r]."""
+        """Positions that pixels are read from, as :meth:`Warp.locate` takes them."""
         sin, cos = (part / draw.scale for part in sin_cos(np.deg2rad(draw.rotation)))
         x, y = (width - 1) / 2, (height - 1) / 2
         right = np.arange(width) - x - draw.shift_x[:, None]
@@ -212,7 +210,7 @@ class Distortion:
     def _tone(
         self, grey: NDArray[Any], contrast: Floats, brightness: Floats, keys: Keys, dtype: np.dtype[Any], channel: int
     ) -> None:
-        low, high = _range(dtype)
+        low, high = limits(dtype)
         if self.contrast or self.brightness:
             middle = (low + high) / 2
             offset = middle + brightness * (high - low) - contrast * middle
@@ -227,8 +225,8 @@ class Distortion:
 def copy_keys(seed: int, samples: ArrayLike, copies: ArrayLike) -> Keys:
     """A random 64-bit number for each copy."""
     keys = mix(np.array([seed], dtype=np.uint64))
-    for numbers in (samples, copies):
-        keys = mix(keys ^ np.asarray(numbers, dtype=np.int64).astype(np.uint64))
+    for indices in (samples, copies):
+        keys = mix(keys ^ np.asarray(indices, dtype=np.int64).astype(np.uint64))
     return keys
 
 
@@ -249,12 +247,12 @@ def stream(keys: Keys, first: int, length: int) -> Keys:
 
 
 def uniforms(keys: Keys, length: int) -> Floats:
-    """Numbers in [0, 1), so many for each copy: (n, length)."""
+    """Uniform numbers in [0, 1), of shape (n, length)."""
     return (stream(keys, 0, length) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def normal(keys: Keys, parameter: int, length: int) -> NDArray[np.float32]:
-    """`length` normal numbers for each copy, from 16 random bits each."""
+    """Normal numbers of shape (n, length), from 16 random bits each."""
     own = stream(keys, parameter, 1)[:, 0]
     words = stream(own, 0, -(-length // 4))
     return quantiles()[words.astype("<u8").view("<u2")[:, :length]]
@@ -262,7 +260,7 @@ def normal(keys: Keys, parameter: int, length: int) -> NDArray[np.float32]:
 
 @cache
 def quantiles() -> NDArray[np.float32]:
-    """65,536 numbers that are distributed normally, with variance 1."""
+    """65,536 numbers with a normal distribution of variance 1."""
     values = ndtri((np.arange(2**16) + 0.5) / 2**16)
     table: NDArray[np.float32] = (values / values.std()).astype(np.float32)
     table.setflags(write=False)
@@ -270,7 +268,7 @@ def quantiles() -> NDArray[np.float32]:
 
 
 def sin_cos(angle: Floats) -> Iterator[Floats]:
-    """Sine and cosine of angles of at most pi, to 1e-14, by sums and products only: the same on every machine."""
+    """Sine and cosine of angles up to pi, to 1e-14, by sums and products only: the same on every machine."""
     square = angle * angle
     for first, start in ((angle, 1), (1.0, 0)):
         series = np.zeros_like(angle)
@@ -279,14 +277,8 @@ def sin_cos(angle: Floats) -> Iterator[Floats]:
         yield series * first
 
 
-def _range(dtype: np.dtype[Any]) -> tuple[float, float]:
-    if dtype.kind == "f":
-        return 0.0, 1.0
-    return float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
-
-
 def _rounded(grey: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     if dtype.kind != "f":
         np.rint(grey, out=grey)
-        np.clip(grey, *_range(dtype), out=grey)
+        np.clip(grey, *limits(dtype), out=grey)
     return grey

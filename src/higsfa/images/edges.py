@@ -1,4 +1,4 @@
-"""Edges by direction, pooled in cells: a fixed description of photographs for a network to start from."""
+"""Oriented edges pooled in cells: fixed features of photographs, as the input of a network."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa.images._types import check_range, full_range
+from higsfa.images.pixels import check_range, full_range
 
 __all__ = ["oriented_edges"]
 
 
 def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch: int = 32) -> NDArray[np.float32]:
-    """How much edge there is in each direction, in each cell of grey images.
+    """Strength of edges in each direction, in each cell of grey images.
 
-    A front end for networks on photographs, where pixels say little by themselves: light and skin change them more than
-    what is to be estimated. Nothing in it is learnt, and each image is described for itself. Use it as
-    ``sources.map(images, oriented_edges)`` in training and as ``oriented_edges(images)`` afterwards;
-    :func:`higsfa.presets.photographs` is a network for its output.
+    A front end for networks on photographs, whose pixels depend more on light and skin than on the label. Nothing is
+    learned, and images do not influence each other. Use ``sources.map(images, oriented_edges)`` for training and
+    ``oriented_edges(images)`` afterwards; :func:`higsfa.presets.photographs` is a network for its output.
 
     Parameters
     ----------
     images : array of shape (n, height, width)
-        Integers, or floats from 0 to 1. Height and width are multiples of `cell`.
+        Integers, or floats from 0 to 1. Height and width must be multiples of `cell`.
     cell : int, default=4
         Side of a cell in pixels.
     directions : int, default=12
-        All around the circle, from dark to bright: channel 0 is brighter to the right, and the next ones turn towards
-        brighter below.
+        Directions from dark to bright, all around the circle: channel 0 is brighter to the right, and the next ones
+        turn clockwise, towards brighter below.
     batch : int, default=32
-        Images at a time. Has no influence on the result.
+        Images at a time. The result does not depend on it.
 
     Returns
     -------
@@ -39,8 +38,8 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
 
     Notes
     -----
-    The gradient of each pixel is shared out among the directions, averaged with triangular weights that reach half a
-    cell into the neighbours, and divided by the mean edge strength of the 3 x 3 cells around, so that contrast matters
+    The gradient of each pixel is distributed over the directions, averaged with triangular weights that reach half a
+    cell into the neighbouring cells, and divided by the mean strength of edges in 3 x 3 cells, so that contrast matters
     little. Adding a constant to an image changes nothing.
 
     Examples
@@ -57,7 +56,7 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"{name}={value!r} must be an integer of at least 1")
     if images.ndim != 3:
-        raise ValueError(f"images must be grey, of shape (n, height, width), got {images.shape}")
+        raise ValueError(f"images must be grey, with shape (n, height, width), got {images.shape}")
     n, height, width = images.shape
     if height % cell or width % cell or not height or not width:
         raise ValueError(f"images of {height} x {width} pixels do not divide into cells of {cell} x {cell}; crop them")
@@ -73,7 +72,7 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
 
 
 def _describe(x: NDArray[Any], down: NDArray[Any], right: NDArray[Any], angles: NDArray[Any]) -> NDArray[Any]:
-    """All channels of images from 0 to 1; ``down @ image @ right`` pools an image in cells."""
+    """All channels of images with values from 0 to 1; ``down @ image @ right`` pools an image in cells."""
     gy, gx = np.zeros_like(x), np.zeros_like(x)
     gy[:, 1:-1], gx[:, :, 1:-1] = (x[:, 2:] - x[:, :-2]) / 2, (x[:, :, 2:] - x[:, :, :-2]) / 2
     strength = np.sqrt(gx**2 + gy**2) + np.float32(1e-6)
@@ -83,7 +82,7 @@ def _describe(x: NDArray[Any], down: NDArray[Any], right: NDArray[Any], angles: 
     for cos, sin in zip(np.cos(angles), np.sin(angles), strict=True):
         share = np.maximum(gx * cos + gy * sin, 0)
         for _ in range(4):
-            share *= share  # cos^16: half of it is left 17 degrees away
+            share *= share  # cos^16, which falls to one half at 17 degrees
         pooled.append(down @ (share * strength) @ right)
     edges = np.stack(pooled, axis=-1)
     energy = np.sqrt(np.sum(edges**2, axis=-1, keepdims=True))
@@ -96,7 +95,7 @@ def _describe(x: NDArray[Any], down: NDArray[Any], right: NDArray[Any], angles: 
 
 
 def _triangles(size: int, cell: int) -> NDArray[np.float32]:
-    """Weights (size / cell, size) of pixels in cells."""
+    """Weights of pixels in cells, of shape (size / cell, size)."""
     centres = (cell - 1) / 2 + cell * np.arange(size // cell)
     weights = np.maximum(0, 1 - np.abs(np.arange(size) - centres[:, None]) / cell)
     return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)

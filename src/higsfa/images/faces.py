@@ -12,9 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa.images._types import as_picture, full_range, stored
-from higsfa.images.contrast import normalize_contrast
 from higsfa.images.geometry import Similarity, center_of, centered, warp
+from higsfa.images.pixels import as_picture, full_range, normalize_contrast, stored
 
 __all__ = ["FaceSampler", "normalize_pose", "sample_face"]
 
@@ -30,31 +29,30 @@ def normalize_pose(
     eye_distance: float = EYE_DISTANCE,
     eye_height: float = EYE_HEIGHT,
 ) -> NDArray[Any]:
-    """Turn, scale and crop a photograph so that the eyes come to lie at fixed places.
+    """Rotate, scale and crop a photograph so that the eyes get fixed positions.
 
     Parameters
     ----------
     image : PIL image, or array of shape (height, width) or (height, width, channels)
         Integers, or floats from 0 to 1.
     eyes : array of shape (2, 2), optional
-        The centres of the eyes, (x, y) each, in any order. Without them, or with NaN, the largest centred part of the
-        shape asked for is taken.
+        The centres of the eyes, (x, y) as in :mod:`higsfa.images.geometry`, in any order. Without them, or with NaN,
+        the largest centred part of the aspect ratio of `size` is taken.
     size : (height, width), default=(260, 256)
-        Of the result.
+        Size of the result.
     eye_distance : float, default=60
         Pixels between the eyes in the result.
     eye_height : float, default=96
-        Row of the eyes in the result, from 0 at the top. They lie symmetrically about its vertical axis.
+        Row of the eyes in the result, counted from 0 at the top. They are symmetric about its vertical axis.
 
     Returns
     -------
-    array of that size, with the type and the channels of the image
+    array of that size, with the dtype and the channels of the image
 
     Notes
     -----
-    The size is the paper's. The paper tells neither the distance of the eyes nor their row; with these defaults the
-    middle between the eyes and the mouth of a frontal face is near the centre. Places are counted as
-    :mod:`higsfa.images.geometry` says.
+    The size is the paper's. The paper gives neither the distance of the eyes nor their row. With these defaults the
+    middle between eyes and mouth of a frontal face is near the centre.
 
     Examples
     --------
@@ -64,56 +62,55 @@ def normalize_pose(
     """
     picture = as_picture(image)
     where = pose_map(picture.shape[:2], eyes, size, eye_distance, eye_height)
-    return stored(warp(picture, where, size), picture.dtype, clip=True)
+    return stored(warp(picture, where, size), picture.dtype)
 
 
 def sample_face(image: Any, size: int = 96, square: float | None = SQUARE, shift_up: float = SHIFT_UP) -> NDArray[Any]:
-    """Cut the square with the face out of a picture and resample it.
+    """Crop the square with the face from a picture and resample it.
 
     Parameters
     ----------
     image : PIL image, or array of shape (height, width) or (height, width, channels)
-        Normalised in pose, for instance.
+        For instance the result of :func:`normalize_pose`.
     size : int, default=96
         Height and width of the result.
     square : float, default=182.4
-        Side of the square in the image, in pixels; None for the largest that fits.
+        Side of the square in pixels of the image; None for the largest that fits.
     shift_up : float, default=3.6
-        How far the centre of the square lies above the centre of the image, in pixels of the image.
+        Distance of the centre of the square above the centre of the image, in pixels of the image.
 
     Returns
     -------
-    array of shape (size, size), with the type and the channels of the image
+    array of shape (size, size), with the dtype and the channels of the image
     """
     picture = as_picture(image)
     where = square_map(picture.shape[:2], size, square, shift_up)
-    return stored(warp(picture, where, (size, size)), picture.dtype, clip=True)
+    return stored(warp(picture, where, (size, size)), picture.dtype)
 
 
 def pose_map(
     shape: tuple[int, int], eyes: ArrayLike | None, size: tuple[int, int], eye_distance: float, eye_height: float
 ) -> Similarity:
-    """From places in the normalised picture to places in a photograph of this shape."""
+    """The map from the normalised picture to a photograph of this shape."""
     if len(size) != 2 or min(size) < 1:
         raise ValueError(f"size={size!r} must be (height, width)")
-    places = None if eyes is None else np.asarray(eyes, dtype=np.float64)
-    if places is None or np.isnan(places).any():
+    positions = None if eyes is None else np.asarray(eyes, dtype=np.float64)
+    if positions is None or np.isnan(positions).any():
         return centered(size, center_of(shape), min(shape[0] / size[0], shape[1] / size[1]))
-    if places.shape != (2, 2) or not np.all(np.abs(places) < 1e6):
-        raise ValueError(f"eyes={places.tolist()} must be two places (x, y) in the picture")
+    if positions.shape != (2, 2) or not np.all(np.abs(positions) < 1e6):
+        raise ValueError(f"eyes={positions.tolist()} must be two positions (x, y) in the picture")
     if not eye_distance > 0:
         raise ValueError(f"eye_distance={eye_distance!r} must be positive")
-    (x0, y0), (x1, y1) = sorted(places.tolist())
-    a, c = (x1 - x0) / eye_distance, (y1 - y0) / eye_distance
+    (x0, y0), (x1, y1) = sorted(positions.tolist())
     if np.hypot(x1 - x0, y1 - y0) < 1.0:
-        raise ValueError(f"eyes={places.tolist()} are less than a pixel apart")
-    turn = Similarity(a, c, 0.0, 0.0)
-    x, y = turn((size[1] - 1) / 2, eye_height)
-    return turn._replace(x=(x0 + x1) / 2 - x, y=(y0 + y1) / 2 - y)
+        raise ValueError(f"eyes={positions.tolist()} are less than a pixel apart; give the centres of both eyes")
+    rotation = Similarity((x1 - x0) / eye_distance, (y1 - y0) / eye_distance, 0.0, 0.0)
+    x, y = rotation((size[1] - 1) / 2, eye_height)
+    return rotation._replace(x=(x0 + x1) / 2 - x, y=(y0 + y1) / 2 - y)
 
 
 def square_map(shape: tuple[int, int], size: int, square: float | None, shift_up: float) -> Similarity:
-    """From places in the sampled face to places in a picture of this shape."""
+    """The map from the sampled face to a picture of this shape."""
     side = min(shape) if square is None else square
     if size < 1 or not side > 0:
         raise ValueError(f"size={size!r} and square={square!r} must be positive")
@@ -123,22 +120,22 @@ def square_map(shape: tuple[int, int], size: int, square: float | None, shift_up
 
 @dataclass(frozen=True)
 class FaceSampler:
-    """Photographs in, small normalised faces out: pose, square and contrast in one step.
+    """From photographs to small normalised faces: pose, square and contrast in one step.
 
-    A sampler for :func:`higsfa.sources.images`. The two geometric steps are composed, so that every pixel of the result
-    is read from the photograph itself. The defaults are the paper's.
+    A sampler for :func:`higsfa.sources.images`. The two geometric steps are composed, so that pixels are read from the
+    photograph only once. The defaults are the paper's.
 
     Parameters
     ----------
     size : int, default=96
         Height and width of the result.
     eyes : dict from path to array of shape (2, 2), optional
-        The eyes of each photograph, (x, y) in the upright picture; see :meth:`of`. Without it all photographs are
-        cropped about their centre.
+        The eyes in each photograph, (x, y) in the upright picture; see :meth:`of`. Without it, the centre of every
+        photograph is cropped.
     without_eyes : {"raise", "center"}, default="raise"
-        What to do with a photograph that `eyes` lacks, or whose eyes are NaN: refuse it, or crop it about its centre.
+        What to do with a photograph that is not in `eyes`, or whose eyes are NaN: raise an error, or crop its centre.
     contrast : bool, default=True
-        Whether to normalise it.
+        Whether to normalise the contrast.
     mean, std, window : float
         As in :func:`normalize_contrast`.
     pose_size, eye_distance, eye_height
@@ -148,13 +145,13 @@ class FaceSampler:
 
     Notes
     -----
-    The result has the type of the photograph, uint8 for files. It is rounded once, at the end.
+    The result has the dtype of the photograph, uint8 for files. It is rounded once, at the end.
 
-    Distorted copies for training, with their fluctuations of mean and contrast, are made of the results:
+    Distorted copies for training, with variations of mean and contrast, are made of the results:
     ``sources.repeat(sources.images(paths, sampler), 22, Distortion(contrast=0.1, brightness=0.03))``.
 
-    Samplers can be pickled and compared, and their text form names a digest of the eyes, which caches and checkpoints
-    take for what it is made of.
+    Samplers can be pickled and compared. Their repr has a digest of the eyes, by which caches and checkpoints notice
+    that eyes have changed.
 
     Examples
     --------
@@ -183,42 +180,39 @@ class FaceSampler:
             raise ValueError(f"without_eyes={self.without_eyes!r} must be 'raise' or 'center'")
         if self.eyes is None:
             return
-        places: dict[str, NDArray[np.float64]] = {}
+        positions: dict[str, NDArray[np.float64]] = {}
         for path, eyes in self.eyes.items():
-            places[_key(path)] = own = np.array(eyes, dtype=np.float64)
+            positions[_key(path)] = own = np.array(eyes, dtype=np.float64)
             if own.shape != (2, 2):
-                raise ValueError(f"eyes: {path} must have two places (x, y), got an array of shape {own.shape}")
+                raise ValueError(f"eyes: {path} must have two positions (x, y), got an array of shape {own.shape}")
         digest = hashlib.sha256()
-        for path in sorted(places):
-            digest.update(path.encode("utf-8", "surrogateescape") + b"\0" + places[path].tobytes())
-        object.__setattr__(self, "eyes", places)
+        for key in sorted(positions):
+            digest.update(key.encode("utf-8", "surrogateescape") + b"\0" + positions[key].tobytes())
+        object.__setattr__(self, "eyes", positions)
         object.__setattr__(self, "eyes_digest", digest.hexdigest()[:32])
 
     @classmethod
     def of(cls, images: Any, **options: Any) -> FaceSampler:
-        """A sampler for a data set with `paths` and `eyes`, such as :class:`higsfa.datasets.ImageSet`."""
+        """A sampler for a data set with `paths` and `eyes`, such as a :class:`higsfa.datasets.ImageSet`."""
         eyes = None if images.eyes is None else dict(zip(images.paths, images.eyes, strict=True))
         return cls(eyes=eyes, **options)
 
     def __call__(self, image: Any) -> NDArray[Any]:
-        """The face in a photograph; its eyes are looked up by ``image.filename``."""
+        """The face in a photograph, whose eyes are looked up by ``image.filename``."""
         return self.sample(image, self._eyes_of(getattr(image, "filename", "")))
 
     def sample(self, image: Any, eyes: ArrayLike | None = None) -> NDArray[Any]:
-        """The face in a photograph with these eyes, wherever it comes from."""
+        """The face in a photograph with these eyes."""
         picture = as_picture(image)
         pose = pose_map(picture.shape[:2], eyes, self.pose_size, self.eye_distance, self.eye_height)
-        face = warp(
-            picture,
-            pose.after(square_map(self.pose_size, self.size, self.square, self.shift_up)),
-            (self.size, self.size),
-        )
+        square = square_map(self.pose_size, self.size, self.square, self.shift_up)
+        face = warp(picture, pose.after(square), (self.size, self.size))
         if not self.contrast:
-            return stored(face, picture.dtype, clip=True)
+            return stored(face, picture.dtype)
         low, high = full_range(picture)
         unit = (face[None] - np.float32(low)) / np.float32(high - low)
         even = normalize_contrast(unit, self.mean, self.std, self.window, clip=False)[0]
-        return stored(low + (high - low) * even, picture.dtype, clip=True)
+        return stored(low + (high - low) * even, picture.dtype)
 
     def _eyes_of(self, filename: Any) -> NDArray[np.float64] | None:
         if self.eyes is None:
@@ -227,7 +221,7 @@ class FaceSampler:
         if (eyes is None or np.isnan(eyes).any()) and self.without_eyes == "raise":
             raise ValueError(
                 f"the eyes in {filename or 'a picture without a file name'} are not known; "
-                "give them, or without_eyes='center' to crop such pictures about their centre"
+                "give them, or use without_eyes='center' to crop the centre of such pictures"
             )
         return eyes
 

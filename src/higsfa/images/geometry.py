@@ -1,39 +1,54 @@
-"""Where the pixels of a picture come from, and how they are read there.
+"""Positions in pictures, and grey values between pixels.
 
-The convention of this package, the same as in :class:`higsfa.images.Distortion`:
+All of :mod:`higsfa.images` follows one convention:
 
-- A picture is an array (height, width), or (height, width, channels); sizes are (height, width).
-- A place is (x, y): x to the right, y down, in pixels. Whole numbers are the centres of pixels, (0, 0) that of the one
-  at the top left. So a picture reaches from -0.5 to width - 0.5, and its centre is ((width - 1) / 2, (height - 1) / 2).
-- Angles are counter-clockwise as seen, in degrees. Beyond the border the pixels at the border are repeated.
+- A picture is an array (height, width) or (height, width, channels). Sizes are (height, width).
+- A position is (x, y) in pixels, x to the right and y down. Integers are centres of pixels, and (0, 0) is the centre of
+  the top left pixel. So a picture extends from -0.5 to width - 0.5 and has its centre at (width - 1) / 2.
+- Angles are in degrees, counter-clockwise as seen. Outside of a picture the pixels at its border are repeated.
 
-A :class:`Similarity` tells where in a picture the pixels of another one lie. Steps are composed as similarities, and
-only then are pixels read, once, by :func:`warp`.
+There are two ways to read grey values. :func:`warp` reads one large photograph through Pillow, with antialiasing.
+:class:`Warp` reads batches of small images, in scratch memory that is used again for each batch. Its results depend
+neither on the machine nor on the batch: positions are rounded to 2^-20 pixels and are integers from there on, and grey
+values are computed by single IEEE operations in a fixed order.
 """
 
 from __future__ import annotations
 
-from math import ceil, floor, hypot
-from typing import Any, NamedTuple
+from abc import ABC, abstractmethod
+from itertools import accumulate
+from math import ceil, floor, hypot, prod, sqrt
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["Similarity", "warp"]
+__all__ = ["DOUBLE", "SINGLE", "CubicWarp", "LinearWarp", "Similarity", "Warp", "centered", "warp"]
 
-MOST_SAMPLES = 8
-"""A pixel of the result is the mean of at most so many samples in either direction; larger pictures shrink first."""
-FARTHEST = 1e6
-"""Places further out than this are mistakes."""
-COARSEST = 1e4
-"""Pixels of the result that are larger than this are mistakes."""
+Floats = NDArray[np.float64]
+
+MAX_SAMPLES = 8
+"""Most samples, in either direction, that a pixel of a result is the mean of. Larger pictures are reduced first."""
+MAX_POSITION = 1e6
+"""Positions further away than this are mistakes."""
+MAX_SCALE = 1e4
+"""Larger scales are mistakes."""
+FRACTION = 20
+"""Fractional bits of a position."""
+BATCH_PIXELS = 2**15
+"""Pixels in a batch: the arrays in use then stay in the second-level cache."""
+SINGLE = tuple(np.dtype(t) for t in (np.uint8, np.int8, np.uint16, np.int16, np.float16, np.float32))
+DOUBLE = tuple(np.dtype(t) for t in (np.uint32, np.int32, np.float64))
+POLE = sqrt(3.0) - 2.0
+"""x + 4 + 1/x = (1 - POLE x) (1 - POLE / x) / -POLE."""
 
 
 class Similarity(NamedTuple):
-    """A turn, a change of scale and a shift: place p of one picture is place A p + b of another.
+    """A rotation, scaling and shift of positions: p becomes A p + b, A = [[a, -c], [c, a]], b = (x, y).
 
-    A = [[a, -c], [c, a]], b = (x, y).
+    It maps positions in a result to positions in the picture that the result is read from. Steps are composed as
+    similarities, so that pixels are read only once.
     """
 
     a: float
@@ -43,29 +58,22 @@ class Similarity(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """Pixels there for one pixel here."""
+        """Size of a pixel of the result, in pixels of the picture."""
         return hypot(self.a, self.c)
 
     def __call__(self, x: Any, y: Any) -> tuple[Any, Any]:
         return self.a * x - self.c * y + self.x, self.c * x + self.a * y + self.y
 
     def after(self, first: Similarity) -> Similarity:
-        """This map of what `first` gives."""
+        """The composition: `first` is applied first, then this map."""
         a, c = self.a * first.a - self.c * first.c, self.a * first.c + self.c * first.a
         return Similarity(a, c, *self(first.x, first.y))
 
-    @property
-    def inverse(self) -> Similarity:
-        square = self.a**2 + self.c**2
-        back = Similarity(self.a / square, -self.c / square, 0.0, 0.0)
-        x, y = back(self.x, self.y)
-        return back._replace(x=-x, y=-y)
 
-
-def centered(size: tuple[int, int], on: tuple[float, float], scale: float) -> Similarity:
-    """The map that puts the centre of a picture of this size on a place, with so many pixels there for one here."""
+def centered(size: tuple[int, int], center: tuple[float, float], scale: float) -> Similarity:
+    """The map from a result of this size to a picture that maps the centre of the result to `center`."""
     height, width = size
-    return Similarity(scale, 0.0, on[0] - scale * (width - 1) / 2, on[1] - scale * (height - 1) / 2)
+    return Similarity(scale, 0.0, center[0] - scale * (width - 1) / 2, center[1] - scale * (height - 1) / 2)
 
 
 def center_of(size: tuple[int, int]) -> tuple[float, float]:
@@ -74,26 +82,26 @@ def center_of(size: tuple[int, int]) -> tuple[float, float]:
 
 
 def warp(picture: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDArray[np.float32]:
-    """The picture of this size whose pixel (x, y) lies at ``where(x, y)``.
+    """Read a picture of this size whose pixel (x, y) is at ``where(x, y)`` in the given picture.
 
-    A result that is coarser than the picture is antialiased: each of its pixels is the mean over its square, taken from
-    bilinear samples that are at most a pixel of the original apart.
+    If the result is coarser than the picture it is antialiased: each pixel is the mean of bilinear samples of its
+    square that are at most one pixel of the picture apart.
 
     Parameters
     ----------
     picture : array of shape (height, width) or (height, width, channels)
     where : Similarity
-        From places in the result to places in the picture.
+        From positions in the result to positions in the picture.
     size : (height, width)
 
     Returns
     -------
-    array of the size, with the channels of the picture, in the grey values of the picture
+    array of the size, with the channels and in the range of the picture
     """
     height, width = picture.shape[:2]
-    # Larger ones would be made of repeated borders, which take memory.
-    coarsest = min(COARSEST, MOST_SAMPLES * max(height, width))
-    if not (0 < where.scale <= coarsest and abs(where.x) < FARTHEST and abs(where.y) < FARTHEST):
+    # A larger scale would read mostly repeated borders, which take memory.
+    max_scale = min(MAX_SCALE, MAX_SAMPLES * max(height, width))
+    if not (0 < where.scale <= max_scale and abs(where.x) < MAX_POSITION and abs(where.y) < MAX_POSITION):
         raise ValueError(f"the result would lie at {where}, which is not near the picture of {width} x {height} pixels")
     planes = picture[:, :, None] if picture.ndim == 2 else picture
     warped = [_warp_plane(planes[:, :, channel], where, size) for channel in range(planes.shape[2])]
@@ -101,17 +109,17 @@ def warp(picture: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDA
 
 
 def _warp_plane(plane: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDArray[np.float32]:
-    if where.scale > MOST_SAMPLES:
-        factor = floor(2 * where.scale / MOST_SAMPLES)
+    if where.scale > MAX_SAMPLES:
+        factor = floor(2 * where.scale / MAX_SAMPLES)
         small = Image.fromarray(np.ascontiguousarray(plane)) if plane.dtype == np.uint8 else _as_float(plane)
         plane = np.asarray(small.reduce(factor))
-        # The centre of a reduced pixel is that of the `factor` pixels it is made of.
+        # The centre of a reduced pixel is the centre of the `factor` pixels that it is the mean of.
         where = Similarity(1 / factor, 0.0, (1 - factor) / (2 * factor), (1 - factor) / (2 * factor)).after(where)
     n = max(1, ceil(where.scale - 1e-9))
     fine = where.after(Similarity(1 / n, 0.0, (1 - n) / (2 * n), (1 - n) / (2 * n)))
     height, width = n * size[0], n * size[1]
     part, left, top = _surroundings(plane, fine, height, width)
-    # Pillow counts from the corner of the first pixel, not from its centre.
+    # Pillow's origin is the corner of the first pixel, not its centre.
     x, y = fine(-0.5, -0.5)
     data = (fine.a, -fine.c, x - left + 0.5, fine.c, fine.a, y - top + 0.5)
     read = _as_float(part).transform((width, height), Image.Transform.AFFINE, data, Image.Resampling.BILINEAR)
@@ -119,7 +127,7 @@ def _warp_plane(plane: NDArray[Any], where: Similarity, size: tuple[int, int]) -
 
 
 def _surroundings(plane: NDArray[Any], where: Similarity, height: int, width: int) -> tuple[NDArray[Any], int, int]:
-    """The part of a picture that a result needs, with repeated borders, and the place of its first pixel."""
+    """The part of a picture that a result reads, with repeated borders, and the position of its first pixel."""
     x, y = where(np.array([0, width, 0, width]) - 0.5, np.array([0, 0, height, height]) - 0.5)
     columns, rows = (np.arange(floor(p.min()) - 1, ceil(p.max()) + 2) for p in (x, y))
     inside = np.ix_(np.clip(rows, 0, plane.shape[0] - 1), np.clip(columns, 0, plane.shape[1] - 1))
@@ -128,3 +136,203 @@ def _surroundings(plane: NDArray[Any], where: Similarity, height: int, width: in
 
 def _as_float(plane: NDArray[Any]) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(plane, dtype=np.float32))
+
+
+class Warp(ABC):
+    """Positions that the pixels of a batch are read from; subclasses interpolate there."""
+
+    taps: ClassVar[int]
+    """Number of neighbours, in either direction, that a grey value is computed from."""
+
+    def __init__(self, n_images: int, height: int, width: int, reach: float, dtype: np.dtype[Any]) -> None:
+        self.height, self.width = height, width
+        self.batch = min(n_images, max(1, BATCH_PIXELS // (height * width)))
+        self.size = (self.batch, height, width)
+        self.real = np.dtype(np.float64 if dtype in DOUBLE else np.float32)
+        # Size of an image in memory, with the neighbours of pixels at the border.
+        self.rows, self.stride = height + self.taps - 1 + 2 * self.margin, width + self.taps - 1
+        self.base = (np.arange(self.batch) * self.rows * self.stride)[:, None, None]
+        integer = np.int32 if reach * 2**FRACTION < 2**31 else np.int64
+        self.x, self.y, self.scratch = (np.empty(self.size, dtype=integer) for _ in range(3))
+        self.index = np.empty(self.size, dtype=np.intp)
+        self.right, self.down, self.grey = (np.empty(self.size, dtype=self.real) for _ in range(3))
+
+    @property
+    def margin(self) -> int:
+        """Number of pixels beyond the neighbours, to either side, that a grey value depends on."""
+        return 0
+
+    def locate(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
+        """Set positions to x = along_x[c] + across_x[r], y = along_y[c] + across_y[r] for columns c and rows r.
+
+        A position is stored as the index of its top left neighbour, and the distances right and down from there.
+        """
+        n = len(along_x)
+        for position, along, across, last in (
+            (self.x[:n], along_x, across_x, self.width - 1),
+            (self.y[:n], along_y, across_y, self.height - 1),
+        ):
+            column, row = (np.rint(part * 2**FRACTION).astype(position.dtype) for part in (along, across))
+            np.add(column[:, None, :], row[:, :, None], out=position)
+            np.clip(position, 0, last << FRACTION, out=position)
+        index, scratch = self.index[:n], self.scratch[:n]
+        np.right_shift(self.y[:n], FRACTION, out=scratch)
+        np.multiply(scratch, self.stride, out=index)
+        np.right_shift(self.x[:n], FRACTION, out=scratch)
+        index += scratch
+        index += self.base[:n]
+        for position, offset in ((self.x[:n], self.right[:n]), (self.y[:n], self.down[:n])):
+            np.bitwise_and(position, (1 << FRACTION) - 1, out=position)
+            np.multiply(position, 2.0**-FRACTION, out=offset, casting="unsafe", dtype=offset.dtype)
+
+    def copy(self, plane: NDArray[Any]) -> NDArray[Any]:
+        """The batch itself, in an array that may be changed."""
+        out = self.grey[: len(plane)]
+        out[...] = plane
+        return out
+
+    @abstractmethod
+    def read(self, plane: NDArray[Any]) -> NDArray[Any]:
+        """Grey values of a batch at the positions set by `locate`; overwritten by the next call."""
+
+
+class LinearWarp(Warp):
+    """Bilinear interpolation between 2 x 2 neighbours."""
+
+    taps = 2
+
+    def __init__(self, *parameters: Any) -> None:
+        super().__init__(*parameters)
+        self.padded = np.zeros((self.batch, self.rows, self.stride), dtype=self.real)
+        self.corners = [self.grey, *(np.empty(self.size, dtype=self.real) for _ in range(3))]
+
+    def read(self, plane: NDArray[Any]) -> NDArray[Any]:
+        n = len(plane)
+        self.padded[:n, :-1, :-1] = plane
+        self.padded[:n, :-1, -1] = plane[:, :, -1]
+        self.padded[:n, -1] = self.padded[:n, -2]
+        flat, index = self.padded.reshape(-1), self.index[:n]
+        a, b, c, d = (corner[:n] for corner in self.corners)
+        for corner, offset in ((a, 0), (b, 1), (c, self.stride), (d, self.stride + 1)):
+            np.take(flat[offset:], index, out=corner, mode="clip")
+        for left, right, weight in ((a, b, self.right), (c, d, self.right), (a, c, self.down)):
+            right -= left
+            right *= weight[:n]
+            left += right
+        return a
+
+
+class CubicWarp(Warp):
+    """Interpolation by cubic B-splines: a smooth, piecewise cubic surface through all pixels.
+
+    A grey value is a weighted sum of the coefficients of 4 x 4 neighbours. At a pixel the weights are (1, 4, 1) / 6 in
+    either direction, so the coefficients are the image divided by (x + 4 + 1/x) / 6, where x is a step by one pixel.
+    The 6 is left out both there and in the weights. Borders are repeated before coefficients are computed.
+    """
+
+    taps = 4
+
+    def __init__(self, *parameters: Any) -> None:
+        super().__init__(*parameters)
+        n, height, width = self.size
+        self.wide = width + self.taps - 1 + 2 * self.margin
+        length = max(n * height * self.wide, n * self.rows * self.stride)
+        self.buffers = [np.zeros(length, dtype=self.real) for _ in range(2)]
+        self.rights, self.downs = ([np.empty(self.size, dtype=self.real) for _ in range(4)] for _ in range(2))
+        self.line, self.term = (np.empty(self.size, dtype=self.real) for _ in range(2))
+
+    @property
+    def steps(self) -> int:
+        """Factors of the inverse. What is left out, POLE^16 = 7e-10 or POLE^32, is less than rounding errors."""
+        return 4 if self.real == np.float32 else 5
+
+    @property
+    def margin(self) -> int:
+        return 2**self.steps - 1
+
+    def locate(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
+        super().locate(along_x, across_x, along_y, across_y)
+        n = len(along_x)
+        for offset, weights in ((self.right[:n], self.rights), (self.down[:n], self.downs)):
+            _spline_weights(offset, *(weight[:n] for weight in weights))
+
+    def read(self, plane: NDArray[Any]) -> NDArray[Any]:
+        n = len(plane)
+        flat = self._coefficients(plane)[self.margin * self.stride :]
+        index, grey, line, term = self.index[:n], self.grey[:n], self.line[:n], self.term[:n]
+        for i, down in enumerate(self.downs):
+            for j, right in enumerate(self.rights):
+                read = term if j else line
+                np.take(flat[i * self.stride + j :], index, out=read, mode="clip")
+                read *= right[:n]
+                if j:
+                    line += term
+            np.multiply(line, down[:n], out=term if i else grey)
+            if i:
+                grey += term
+        return grey
+
+    def _coefficients(self, plane: NDArray[Any]) -> NDArray[Any]:
+        """Coefficients of a batch, flat; `margin` rows above and below each image are not valid."""
+        n, before = len(plane), self.margin + 1
+        image, scratch = self.buffers
+        across = image[: n * self.height * self.wide].reshape(n, self.height, self.wide)
+        across[:, :, before : before + self.width] = plane
+        across[:, :, :before] = plane[:, :, :1]
+        across[:, :, before + self.width :] = plane[:, :, -1:]
+        image, scratch = _divided(image, scratch, across.size, 1, self.steps)
+        across = image[: across.size].reshape(across.shape)[:, :, self.margin : self.margin + self.stride]
+        down = scratch[: n * self.rows * self.stride].reshape(n, self.rows, self.stride)
+        inner = down[:, before : before + self.height]
+        np.multiply(across, _gain(self.steps) ** 2, out=inner)
+        down[:, :before] = inner[:, :1]
+        down[:, before + self.height :] = inner[:, -1:]
+        return _divided(scratch, image, down.size, self.stride, self.steps)[0]
+
+
+def _spline_weights(offset: NDArray[Any], *weights: NDArray[Any]) -> None:
+    """Six times the cubic B-spline at -1 - offset, -offset, 1 - offset and 2 - offset."""
+    a, b, c, d = weights
+    np.subtract(1.0, offset, out=c)
+    np.multiply(c, c, out=a)
+    a *= c
+    np.multiply(offset, offset, out=c)
+    np.multiply(c, offset, out=d)
+    # b = 4 - 6 offset^2 + 3 offset^3
+    np.multiply(offset, 3.0, out=b)
+    b -= 6.0
+    b *= c
+    b += 4.0
+    np.subtract(6.0, a, out=c)
+    c -= b
+    c -= d
+
+
+def _divided(values: NDArray[Any], scratch: NDArray[Any], size: int, step: int, steps: int) -> tuple[Any, Any]:
+    """Divide the first `size` values by x + 4 + 1/x, where x is a shift by `step`, up to the factor :func:`_gain`.
+
+    1 / (1 - p x) is the product of 1 + p x, 1 + p^2 x^2, 1 + p^4 x^4 and so on. `steps` of these factors are taken,
+    each together with its mirror image, which makes 2^steps - 1 shifts at either end invalid.
+
+    Returns
+    -------
+    result, scratch : the two arrays given, possibly exchanged
+    """
+    for k, power in enumerate(_powers(steps)):
+        reach = step << k
+        old, new = values[:size], scratch[reach : size - reach]
+        np.add(old[: -2 * reach], old[2 * reach :], out=new)
+        new *= power / (1.0 + power * power)
+        new += old[reach:-reach]
+        values, scratch = scratch, values
+    return values, scratch
+
+
+def _gain(steps: int) -> float:
+    """The factor that :func:`_divided` leaves out."""
+    return -POLE * prod(1.0 + power * power for power in _powers(steps))
+
+
+def _powers(steps: int) -> list[float]:
+    """POLE to the powers 1, 2, 4 and so on, by products, because libraries differ in the last bit of powers."""
+    return list(accumulate(range(1, steps), lambda power, _: power * power, initial=POLE))

@@ -1,33 +1,34 @@
-"""Image files as samples: decoded when they are asked for, in threads, and trusted in nothing.
+"""Image files as samples, decoded in threads when they are asked for.
 
-A file is opened by what is in it, not by its name, and only by the decoders named here. Its size is checked before a
-pixel is decoded. Whatever goes wrong is reported with the name of the file.
+Files are not trusted. A file is opened by its contents, not by its name, and only by the decoders named here. Its size
+is checked before a pixel is decoded. Every error names the file.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+import joblib
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
-from higsfa.training.sources import Rows, Samples, Shape, Source, _describe, _file_identity
+from higsfa._files import open_regular
+from higsfa.training.sources.base import Described, Rows, Samples, Shape, describe, distinct, file_identity
 
-__all__ = ["ImageFileError", "images"]
+__all__ = ["ImageFileError", "ImageFiles", "images"]
 
 FORMATS = ("JPEG", "PNG", "BMP", "TIFF", "WEBP", "PPM", "GIF")
 EXTENSIONS = frozenset(
     (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".gif")
 )
-MODES = ("L", "RGB")
 
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Sampler = Callable[[Image.Image], ArrayLike]
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ class ImageFileError(ValueError):
 
 
 def images(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    paths: Paths,
     sampler: Sampler | None = None,
     *,
     shape: tuple[int, int] | None = None,
@@ -59,16 +60,16 @@ def images(
     Parameters
     ----------
     paths : folder, or sequence of paths
-        Of a folder, all files in it and below whose names end like one of these formats, sorted; hidden files and
-        links that lead out of the folder are left out.
+        A folder stands for all files in it and its subfolders that have the extension of one of these formats, sorted.
+        Hidden files and links that lead out of the folder are left out.
     sampler : callable, optional
         Turns an image (a ``PIL.Image``, upright, of the mode below, with its path as text in ``image.filename``) into
-        an array that has the same shape and type for every image. Called by several threads at once.
+        an array that has the same shape and dtype for every image. Called by several threads at once.
     shape : (height, width), optional
         Instead of a sampler: the largest centred part of this aspect ratio is resized, with antialiasing. Without
         either, all images must have the same size.
     mode : {"L", "RGB"}, default="L"
-        Grey (height, width) or colour (height, width, 3), 8 bits. Transparency is ignored; of 16 bits the upper 8 are
+        Grey (height, width) or colour (height, width, 3), 8 bits. Transparency is ignored. Of 16 bits, the upper 8 are
         used.
     on_error : {"raise", "skip"}, default="raise"
         "raise": a bad file is an error when it is read (a missing one at once). "skip": every file is decoded once now,
@@ -76,28 +77,27 @@ def images(
     max_pixels : int, default=50,000,000
         Files whose header announces more are refused before they are decoded.
     n_threads : int, optional
-        Threads that decode; the number of cores, at most 8, by default.
+        Threads that decode; by default the number of processors, at most 8.
 
     Returns
     -------
     ImageFiles
         A source with attributes ``paths``; ``kept``, the positions of these among the paths given (so that
-        ``labels[source.kept]`` goes with it); and ``skipped``, a dictionary from path to reason.
+        ``labels[source.kept]`` are their labels); and ``skipped``, a dictionary from path to reason.
     """
-    if mode not in MODES:
-        raise ValueError(f"mode={mode!r} must be 'L' or 'RGB'")
-    if on_error not in ("raise", "skip"):
-        raise ValueError(f"on_error={on_error!r} must be 'raise' or 'skip'")
+    for name, value, choices in (("mode", mode, ("L", "RGB")), ("on_error", on_error, ("raise", "skip"))):
+        if value not in choices:
+            raise ValueError(f"{name}={value!r} must be {choices[0]!r} or {choices[1]!r}")
     if sampler is not None and shape is not None:
-        raise ValueError("sampler and shape exclude each other: a sampler decides on the shape")
+        raise ValueError("give either sampler or shape: a sampler decides on the shape itself")
     if shape is not None and (len(shape) != 2 or min(shape) < 1):
         raise ValueError(f"shape={shape!r} must be (height, width)")
+    threads = min(8, joblib.cpu_count()) if n_threads is None else n_threads
+    if threads < 1:
+        raise ValueError(f"n_threads={n_threads} must be at least 1")
     found = _listed(paths)
     size = None if shape is None else (int(shape[0]), int(shape[1]))
     decoder = Decoder(sampler, size, mode, int(max_pixels))
-    threads = n_threads if n_threads is not None else min(8, _cores())
-    if threads < 1:
-        raise ValueError(f"n_threads={n_threads} must be at least 1")
     if on_error == "skip":
         return _usable(found, decoder, threads)
     missing = [path for path in found if not path.is_file()]
@@ -105,26 +105,26 @@ def images(
         names = ", ".join(str(path) for path in missing[:5]) + (", ..." if len(missing) > 5 else "")
         raise ImageFileError(missing[0], f"{len(missing)} of {len(found)} files do not exist: {names}")
     first = decoder(found[0])
-    return ImageFiles(tuple(found), decoder, first.shape, first.dtype, threads, np.arange(len(found)))
+    return ImageFiles(first.shape, first.dtype, tuple(found), decoder, threads, np.arange(len(found)))
 
 
-def _listed(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    if isinstance(paths, str | os.PathLike):
-        folder = Path(paths).absolute()
-        if not folder.is_dir():
-            raise ValueError(f"paths: {folder} is not a folder; pass files as a list")
-        listed = sorted(_inside(folder))
+def _listed(paths: Paths) -> list[Path]:
+    if not isinstance(paths, str | os.PathLike):
+        listed = [Path(path).absolute() for path in paths]
         if not listed:
-            raise ValueError(f"paths: there are no images ({', '.join(sorted(EXTENSIONS))}) in {folder}")
+            raise ValueError("paths: no files were given")
         return listed
-    listed = [Path(path).absolute() for path in paths]
+    folder = Path(paths).absolute()
+    if not folder.is_dir():
+        raise ValueError(f"paths: {folder} is not a folder; pass files as a list")
+    listed = sorted(_inside(folder))
     if not listed:
-        raise ValueError("paths: no files were given")
+        raise ValueError(f"paths: there are no images ({', '.join(sorted(EXTENSIONS))}) in {folder}")
     return listed
 
 
 def _inside(folder: Path) -> Iterator[Path]:
-    """Images in a folder and below, by their names."""
+    """Files in a folder and its subfolders that have the extension of an image."""
     top = os.path.realpath(folder)
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -136,12 +136,8 @@ def _inside(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _usable(paths: list[Path], decoder: Decoder, threads: int) -> ImageFiles:
-    """A source of the files that can be decoded and agree with the first of them."""
+    """A source of the files that can be decoded and have the shape and dtype of the first of them."""
 
     def probe(path: Path) -> tuple[Shape, np.dtype[Any]] | str:
         try:
@@ -150,19 +146,19 @@ def _usable(paths: list[Path], decoder: Decoder, threads: int) -> ImageFiles:
             return error.reason
         return image.shape, image.dtype
 
-    kept, skipped, kind = [], {}, None
-    for number, (path, result) in enumerate(zip(paths, _in_threads(probe, paths, threads), strict=True)):
+    kept, skipped, first = [], {}, None
+    for i, (path, result) in enumerate(zip(paths, _in_threads(probe, paths, threads), strict=True)):
         if isinstance(result, str):
             skipped[path] = result
-        elif kind is None or result == kind:
-            kind = result
-            kept.append(number)
+        elif first is None or result == first:
+            first = result
+            kept.append(i)
         else:
-            skipped[path] = _other_kind(*result, *kind)
-    if kind is None:
+            skipped[path] = _differs(*result, *first)
+    if first is None:
         path, reason = next(iter(skipped.items()))
         raise ImageFileError(path, f"{reason} (and none of the {len(paths)} files is a usable image)")
-    return ImageFiles(tuple(paths[i] for i in kept), decoder, *kind, threads, np.array(kept), skipped)
+    return ImageFiles(*first, tuple(paths[i] for i in kept), decoder, threads, np.array(kept), skipped)
 
 
 def _in_threads(work: Callable[[Path], T], paths: Sequence[Path], threads: int) -> Iterable[T]:
@@ -173,38 +169,27 @@ def _in_threads(work: Callable[[Path], T], paths: Sequence[Path], threads: int) 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ImageFiles(Source):
+class ImageFiles(Described):
     """Image files, decoded when they are asked for. Made by :func:`images`."""
 
-    n_probes: ClassVar[int] = 4
     paths: tuple[Path, ...]
     decoder: Decoder
-    sample_shape: Shape
-    kind: np.dtype[Any]
     n_threads: int
-    kept: NDArray[np.intp]
+    kept: Rows
     skipped: dict[Path, str] = field(default_factory=dict)
-
-    @property
-    def shape(self) -> Shape:
-        return self.sample_shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.kind
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def _take(self, rows: Rows) -> Samples:
-        wanted, back = np.unique(rows, return_inverse=True)
+        wanted, back = distinct(rows)
         out = np.empty((len(wanted), *self.shape), dtype=self.dtype)
         place = {self.paths[row]: i for i, row in enumerate(wanted)}
 
         def decode(path: Path) -> None:
             image = self.decoder(path)
             if image.shape != self.shape or image.dtype != self.dtype:
-                raise ImageFileError(path, _other_kind(image.shape, image.dtype, self.shape, self.dtype))
+                raise ImageFileError(path, _differs(image.shape, image.dtype, self.shape, self.dtype))
             out[place[path]] = image
 
         for _ in _in_threads(decode, list(place), self.n_threads):
@@ -216,18 +201,18 @@ class ImageFiles(Source):
 
     def _identity(self) -> Iterable[object]:
         decoder = self.decoder
-        yield from (decoder.mode, decoder.shape, decoder.sampler and _describe(decoder.sampler))
+        yield from (decoder.mode, decoder.shape, decoder.sampler and describe(decoder.sampler))
         for path in self.paths:
-            yield _file_identity(path)
+            yield file_identity(path)
 
 
-def _other_kind(shape: Shape, dtype: np.dtype[Any], expected: Shape, expected_dtype: np.dtype[Any]) -> str:
-    return f"its shape {shape} and type {dtype} are not those of the first image, {expected} and {expected_dtype}"
+def _differs(shape: Shape, dtype: np.dtype[Any], expected: Shape, expected_dtype: np.dtype[Any]) -> str:
+    return f"its shape {shape} and dtype {dtype} are not those of the first image, {expected} and {expected_dtype}"
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """From a path to an array; an ImageFileError whatever is wrong with the file."""
+    """From a path to an array. Whatever is wrong with the file is an ImageFileError."""
 
     sampler: Sampler | None
     shape: tuple[int, int] | None
@@ -236,9 +221,7 @@ class Decoder:
 
     def __call__(self, path: Path) -> Samples:
         if ImageFile.LOAD_TRUNCATED_IMAGES:
-            raise RuntimeError(
-                "PIL.ImageFile.LOAD_TRUNCATED_IMAGES is on, so that damaged files go unnoticed: unset it"
-            )
+            raise RuntimeError("PIL.ImageFile.LOAD_TRUNCATED_IMAGES is on and would hide damaged files: turn it off")
         try:
             return self._sampled(self._decoded(path), path)
         except (ImageFileError, MemoryError):
@@ -249,26 +232,20 @@ class Decoder:
             raise ImageFileError(path, f"is not an image of the formats {', '.join(FORMATS)}") from None
         except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
             raise ImageFileError(path, f"is larger than Pillow allows: {error}") from None
-        # Decoders fail on damaged files with errors of many kinds.
+        # Decoders raise many types of errors on damaged files.
         except Exception as error:
             raise ImageFileError(path, f"{type(error).__name__}: {error}") from error
 
     def _decoded(self, path: Path) -> Image.Image:
         """The image upright, in 8 bits a channel."""
-        with open(path, "rb", opener=_open_nonblocking) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ImageFileError(path, "is not a regular file")
-            with Image.open(file, formats=FORMATS) as opened:
-                width, height = opened.size
-                if width * height > self.max_pixels:
-                    reason = f"has {width} x {height} pixels, and max_pixels is {self.max_pixels:,}"
-                    raise ImageFileError(path, reason)
-                opened.load()
-                image = ImageOps.exif_transpose(opened)
-                sixteen_bits = opened.mode.startswith("I;16") or (
-                    opened.mode == "I" and opened.format in ("PNG", "PPM")
-                )
-        if sixteen_bits:
+        with open_regular(path) as file, Image.open(file, formats=FORMATS) as opened:
+            width, height = opened.size
+            if width * height > self.max_pixels:
+                raise ImageFileError(path, f"has {width} x {height} pixels, and max_pixels is {self.max_pixels:,}")
+            opened.load()
+            image = ImageOps.exif_transpose(opened)
+            has_16_bits = opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format in ("PNG", "PPM"))
+        if has_16_bits:
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         elif image.mode in ("I", "F"):
             raise ImageFileError(path, f"has pixels of 32 bits (mode {image.mode}), whose range is not known")
@@ -287,8 +264,3 @@ class Decoder:
             height, width = self.shape
             image = ImageOps.fit(image, (width, height), method=Image.Resampling.BILINEAR)
         return np.asarray(image)
-
-
-def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file without waiting; a pipe in the place of a file would never answer."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

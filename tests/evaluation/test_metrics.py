@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.metrics import accuracy_score, mean_absolute_error
 
 from higsfa import metrics
 from higsfa.graphs import ClusteredGraph, SerialGraph
@@ -146,6 +147,19 @@ def test_cumulative_score_counts_errors_up_to_and_including_the_threshold():
     assert len(metrics.cumulative_score(true, pred)) == len(metrics.PAPER_THRESHOLDS) == 22
 
 
+def test_classification_rate_and_mae_are_those_of_scikit_learn_where_no_label_is_missing():
+    rng = np.random.default_rng(0)
+    true, pred = rng.choice(list("abc"), (2, 57))
+    assert metrics.classification_rate(true, pred) == accuracy_score(true, pred)
+    true, pred = estimates()
+    assert metrics.mean_absolute_error(true, pred) == mean_absolute_error(true, pred)
+
+
+def test_numbers_and_names_of_classes_are_not_compared():
+    with pytest.raises(ValueError, match="all numbers or all texts"):
+        metrics.classification_rate([1, 2], ["1", "2"])
+
+
 def test_classification_rate_counts_hits_whatever_the_types():
     true = ["a", "b", "b", "c"]
     assert metrics.classification_rate(true, np.array(["a", "b", "c", "c"], dtype=object)) == 0.75
@@ -196,7 +210,7 @@ def test_reconstruction_error_is_the_papers_ratio(monkeypatch):
     above = sum(np.sum((x - x_hat) ** 2) for x, x_hat in zip(X, X_hat, strict=True))
     expected = above / sum(np.sum((x - mean) ** 2) for x in flat)
     for block in (1, 40, 10**6):
-        monkeypatch.setattr(metrics, "BLOCK_VALUES", block)
+        monkeypatch.setattr("higsfa.evaluation.metrics.BLOCK_VALUES", block)
         assert metrics.reconstruction_error(X, X_hat) == pytest.approx(expected, rel=1e-12)
         assert metrics.reconstruction_error(flat, lambda block: block + 0.0) == 0
     assert metrics.reconstruction_error(X, X_hat.reshape(23, -1)) == pytest.approx(expected)

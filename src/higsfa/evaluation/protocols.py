@@ -1,4 +1,4 @@
-"""Evaluation protocols: who is trained on and who is tested, as in the paper, and how runs are summed up."""
+"""Evaluation protocols: how the paper divides samples into training and test sets and averages over runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 from sklearn.utils import check_random_state
 
 from higsfa.core.graph.labels import encode_classes, label_names, missing, numeric, pick_label
-from higsfa.metrics import mean_and_standard_error
+from higsfa.evaluation.metrics import mean_and_standard_error
 
 __all__ = [
     "PAPER_SIZES",
@@ -36,7 +36,7 @@ PAPER_SIZES = {"MB": 3980, "MW": 3980, "FB": 1285, "FW": 1285}
 
 
 class Split(NamedTuple):
-    """One run: the numbers of the samples to train on and to test on, both ascending."""
+    """One run: the indices of the samples to train on and to test on, both ascending."""
 
     train: Ints
     test: Ints
@@ -44,13 +44,13 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ThreeSets:
-    """The sets of the paper's first protocol, as ascending sample numbers.
+    """The sets of the paper's first protocol, as ascending sample indices.
 
     Attributes
     ----------
     s1, s2, s3 : arrays of int
-    runs : two of `Split`
-        Trained on S1 and tested on S2 and S3; trained on S2 and tested on S1 and S3.
+    runs : two `Split`
+        Train on S1 and test on S2 and S3; train on S2 and test on S1 and S3.
     """
 
     s1: Ints
@@ -59,18 +59,15 @@ class ThreeSets:
 
     @property
     def runs(self) -> tuple[Split, Split]:
-        return (
-            Split(self.s1, np.union1d(self.s2, self.s3)),
-            Split(self.s2, np.union1d(self.s1, self.s3)),
-        )
+        return Split(self.s1, np.union1d(self.s2, self.s3)), Split(self.s2, np.union1d(self.s1, self.s3))
 
 
 def s1_s2_s3(labels: Any, random_state: Any = 0, *, sizes: Mapping[str, int] | None = None) -> ThreeSets:
     """The paper's protocol on MORPH-II, after Guo and Mu (2014).
 
-    S1 and S2 are drawn at random with the same composition, as many images of black as of white people and about three
-    times more of men than of women; S3 holds all others. Note that the same person may appear in training and test:
-    44 % of the test images of MORPH-II are of persons seen in training. See `leave_persons_out` for the stricter way.
+    S1 and S2 are drawn at random with the same composition: as many images of black as of white people and about three
+    times more of men than of women. S3 holds all others. The same person may appear in training and test: 44 % of the
+    test images of MORPH-II show persons seen in training. `leave_persons_out` is stricter.
 
     Parameters
     ----------
@@ -78,8 +75,8 @@ def s1_s2_s3(labels: Any, random_state: Any = 0, *, sizes: Mapping[str, int] | N
         With labels "gender" (M, F) and "race" (B, W, ...).
     random_state : int, RandomState or None, default=0
     sizes : dict, optional
-        Images in each of S1 and S2 by gender and race, such as {"MB": 40, "FW": 10}; those of the paper by default:
-        3,980 MB and MW, 1,285 FB and FW.
+        Number of images in each of S1 and S2 by gender and race, such as {"MB": 40, "FW": 10}. By default those of the
+        paper: 3,980 MB and MW, 1,285 FB and FW.
 
     Returns
     -------
@@ -87,7 +84,6 @@ def s1_s2_s3(labels: Any, random_state: Any = 0, *, sizes: Mapping[str, int] | N
 
     Examples
     --------
-    >>> from higsfa.datasets.protocols import s1_s2_s3
     >>> labels = {"gender": list("MMMMFFFFM"), "race": list("BBBBWWWWA")}
     >>> sets = s1_s2_s3(labels, sizes={"MB": 2, "FW": 1})
     >>> [len(run.train) for run in sets.runs], [len(run.test) for run in sets.runs]
@@ -106,12 +102,12 @@ def s1_s2_s3(labels: Any, random_state: Any = 0, *, sizes: Mapping[str, int] | N
     )
     rng = check_random_state(random_state)
     parts: tuple[list[Ints], list[Ints]] = ([], [])
-    for kind in sorted(sizes):
-        n = _count(f"sizes[{kind!r}]", sizes[kind], 0)
-        members = np.flatnonzero(composition == kind)
+    for name in sorted(sizes):
+        n = _count(f"sizes[{name!r}]", sizes[name], 0)
+        members = np.flatnonzero(composition == name)
         if len(members) < 2 * n:
             raise ValueError(
-                f"sizes: S1 and S2 need {n} images of {kind} each, but labels hold {len(members)} of them; "
+                f"sizes: S1 and S2 need {n} images of {name} each, but labels hold {len(members)} of them; "
                 "give smaller sizes, such as sizes={'MB': 10, 'FB': 10}, or check how gender and race are spelled "
                 f"(found: {sorted(set(composition))[:12]})"
             )
@@ -121,23 +117,23 @@ def s1_s2_s3(labels: Any, random_state: Any = 0, *, sizes: Mapping[str, int] | N
     s1, s2 = (np.sort(np.concatenate([*part, np.zeros(0, dtype=np.intp)])) for part in parts)
     s3 = np.setdiff1d(np.arange(len(gender)), np.concatenate([s1, s2]))
     if len(s1) == 0:
-        raise ValueError(f"sizes={dict(sizes)!r} draws no image; give at least one kind and a size above 0")
+        raise ValueError(f"sizes={dict(sizes)!r} draws no image; give at least one size above 0")
     return ThreeSets(s1, s2, s3)
 
 
 def leave_persons_out(identity: Any, n_persons: int = 2000, n_repeats: int = 5, random_state: Any = 0) -> list[Split]:
-    """The paper's second protocol: all images of some persons, drawn at random, are for testing.
+    """The paper's second protocol: test on all images of some persons, drawn at random.
 
-    No person is in both training and test data, and both have the same distribution on average.
+    No person is in both training and test set, and both have the same distribution on average.
 
     Parameters
     ----------
     identity : array-like of shape (n_samples,)
         The person in each image.
     n_persons : int, default=2000
-        Persons to leave out of training, in each run.
+        Persons in the test set of each run.
     n_repeats : int, default=5
-        Number of runs, drawn independently.
+        Number of independent runs.
     random_state : int, RandomState or None, default=0
 
     Returns
@@ -146,7 +142,6 @@ def leave_persons_out(identity: Any, n_persons: int = 2000, n_repeats: int = 5, 
 
     Examples
     --------
-    >>> from higsfa.datasets.protocols import leave_persons_out
     >>> (run,) = leave_persons_out(["ann", "bob", "ann", "eve"], n_persons=1, n_repeats=1, random_state=3)
     >>> run
     Split(train=array([0, 2, 3]), test=array([1]))
@@ -169,15 +164,15 @@ def leave_persons_out(identity: Any, n_persons: int = 2000, n_repeats: int = 5, 
 def random_splits(
     n_samples: Any, train_fraction: float = 0.8, *, groups: Any = None, n_repeats: int = 1, random_state: Any = 0
 ) -> list[Split]:
-    """Random splits into training and test data, of samples or of whole groups.
+    """Random splits of samples, or of whole groups, into training and test sets.
 
     Parameters
     ----------
     n_samples : int, or anything with a length
     train_fraction : float, default=0.8
-        The part of the samples to train on; with `groups`, the part of the groups.
+        Fraction of the samples to train on; with `groups`, fraction of the groups.
     groups : array-like of shape (n_samples,), optional
-        What must not be torn apart, such as the persons.
+        Samples of the same group, such as a person, stay together.
     n_repeats : int, default=1
     random_state : int, RandomState or None, default=0
 
@@ -187,7 +182,6 @@ def random_splits(
 
     Examples
     --------
-    >>> from higsfa.datasets.protocols import random_splits
     >>> [(len(train), len(test)) for train, test in random_splits(10, 0.7, n_repeats=2)]
     [(7, 3), (7, 3)]
     """
@@ -217,7 +211,7 @@ class BinaryRace(NamedTuple):
     label : array of object
         "B", or "R" for all others; None where race is missing. For training.
     scored : array of bool
-        Which samples count in the classification rate: those that are B or W.
+        The samples that count in the classification rate: those that are B or W.
     """
 
     label: NDArray[Any]
@@ -230,7 +224,7 @@ def binary_race(race: Any) -> BinaryRace:
     Parameters
     ----------
     race : array-like of shape (n_samples,)
-        In the letters of MORPH-II.
+        Letters as in MORPH-II.
 
     Returns
     -------
@@ -238,7 +232,6 @@ def binary_race(race: Any) -> BinaryRace:
 
     Examples
     --------
-    >>> from higsfa.datasets.protocols import binary_race
     >>> binary_race(["B", "W", "H", None])
     BinaryRace(label=array(['B', 'R', 'R', None], dtype=object), scored=array([ True,  True, False, False]))
     """
@@ -256,7 +249,7 @@ def binary_race(race: Any) -> BinaryRace:
 
 
 def cross_database(age: Any, low: int = 16, high: int = 77) -> NDArray[np.bool_]:
-    """Which samples of another data set to test on: those in the range of ages that was trained on.
+    """Mask of the samples of another data set to test on: those in the range of ages seen in training.
 
     Parameters
     ----------
@@ -270,7 +263,6 @@ def cross_database(age: Any, low: int = 16, high: int = 77) -> NDArray[np.bool_]
 
     Examples
     --------
-    >>> from higsfa.datasets.protocols import cross_database
     >>> cross_database([15.9, 16.0, 77.9, 78.0, float("nan")])
     array([False,  True,  True, False, False])
     """
@@ -281,7 +273,7 @@ def cross_database(age: Any, low: int = 16, high: int = 77) -> NDArray[np.bool_]
 
 
 class MeanOverRuns(NamedTuple):
-    """Mean over runs and its standard error, which prints as in the paper's tables."""
+    """Mean over runs and its standard error, printed as in the paper's tables."""
 
     mean: float
     standard_error: float
@@ -297,7 +289,7 @@ def summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, MeanOverRuns]:
     Parameters
     ----------
     runs : list of dict
-        The metrics of each run, such as {"age_mae": 3.5, "gender_cr": 0.98}; the same ones in every run.
+        The metrics of each run, such as {"age_mae": 3.5, "gender_cr": 0.98}, with the same names in every run.
 
     Returns
     -------
@@ -305,7 +297,6 @@ def summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, MeanOverRuns]:
 
     Examples
     --------
-    >>> from higsfa.datasets.protocols import summarise
     >>> print(summarise([{"mae": 3.489}, {"mae": 3.505}])["mae"])
     3.497 ± 0.008
     """
@@ -322,7 +313,7 @@ def _groups(values: Any, what: str) -> tuple[Ints, int]:
     values = pick_label(values, None)
     unknown = int(missing(values).sum())
     if unknown:
-        raise ValueError(f"{what} is missing for {unknown} samples; leave them out, or give them values of their own")
+        raise ValueError(f"{what} is missing for {unknown} samples; leave these out, or give them values of their own")
     return encode_classes(values)
 
 

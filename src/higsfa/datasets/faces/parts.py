@@ -1,4 +1,7 @@
-"""The parts of a face as relief and reflectance; each function draws one part of all images of a batch at once."""
+"""The parts of a photograph; each function draws one part of all images of a batch.
+
+The face is drawn as relief and reflectance on a canvas, then lit. Hair, body and background are drawn as light.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from higsfa.datasets._face_canvas import Canvas, bell, disc, step
+from higsfa.datasets.faces.canvas import Canvas, bell, disc, step
 
 
 def outline(x: np.ndarray, y: np.ndarray, p: Any, a: Any, grow: Any = 0.0) -> np.ndarray:
-    """Less than 1 inside the head: a half ellipse above, a rounded square that narrows to the chin below."""
+    """Less than 1 inside the head: half an ellipse above, a rounded square that tapers to the chin below."""
     down = np.maximum(y + 0.05, 0)
     down *= 1 / (p.chin + 0.05)
     down *= down
@@ -29,7 +32,7 @@ def outline(x: np.ndarray, y: np.ndarray, p: Any, a: Any, grow: Any = 0.0) -> np
 
 
 def skull(c: Canvas, inside: np.ndarray, p: Any) -> None:
-    """The head's dome, with cheeks, chin, the mound of the mouth and the ridge of the brows."""
+    """The dome of the head with cheeks, chin, mouth area and brow ridge."""
     t = np.minimum(inside, 1.15)
     c.height -= t * (0.20 + 0.32 * t)
     w = c.window(-0.7, 0.7, -0.15, 0.5)
@@ -62,7 +65,7 @@ def nose(c: Canvas, p: Any) -> None:
 
 
 def eyes(c: Canvas, p: Any, a: Any) -> None:
-    """Sockets, lids, the white, iris and pupil with a glint."""
+    """Sockets, lids, sclera, iris and pupil with a highlight."""
     w = c.window(-0.56, 0.56, -0.42, 0.12)
     w.height -= p.eye_depth * bell(disc(w.side, w.y, p.eye_distance - 0.03, p.eye_y - 0.015, 0.25, 0.17))
     w.height += 0.055 * bell(disc(w.side, w.y, p.eye_distance, p.eye_y, 0.19, 0.11))
@@ -97,7 +100,7 @@ def eyes(c: Canvas, p: Any, a: Any) -> None:
 
 
 def brows(c: Canvas, p: Any, hair: Any, pores: np.ndarray) -> None:
-    """Hairy arcs that thin out outwards."""
+    """Arcs of hair that get thinner towards the outside."""
     w = c.window(-0.58, 0.58, -0.48, -0.12)
     u = (w.side - p.eye_distance - 0.005) * (1 / 0.205)
     middle = p.eye_y - p.brow_height - 0.028 * p.brow_raise
@@ -110,7 +113,7 @@ def brows(c: Canvas, p: Any, hair: Any, pores: np.ndarray) -> None:
 
 
 def mouth(c: Canvas, p: Any, a: Any) -> None:
-    """Two lips around a line that opens and smiles."""
+    """Two lips around a line that can open and smile."""
     w = c.window(-0.32, 0.32, 0.34, 0.78)
     wide = p.mouth_width * (1 + 0.14 * p.smile)
     u = w.side * (1 / wide)
@@ -172,7 +175,7 @@ def eye_lines(c: Canvas, p: Any, a: Any) -> None:
 
 
 def mouth_lines(c: Canvas, p: Any, a: Any) -> None:
-    """Folds from the nose round the mouth, lines down from its corners, and jowls."""
+    """Folds from the nose to the corners of the mouth, lines down from there, and jowls."""
     w = c.window(-0.42, 0.42, 0.12, 0.62)
     t = (w.y - p.nose_y + 0.03) * (1 / (p.mouth_y - p.nose_y + 0.06))
     reach = p.nose_width + 0.025 + (p.mouth_width * (1 + 0.14 * p.smile) - p.nose_width + 0.035) * t
@@ -186,7 +189,7 @@ def mouth_lines(c: Canvas, p: Any, a: Any) -> None:
 
 
 def skin(c: Canvas, p: Any, a: Any, pores: np.ndarray, mottle: np.ndarray) -> None:
-    """Tone and grain: years make the grain stronger and coarser, and add spots."""
+    """Tone and grain. With age the grain gets stronger and coarser, and spots appear."""
     fine, coarse = pores.take(c.texel), mottle.take(c.texel)
     grain = (1 - 0.30 * a.coarseness) * fine
     grain += (0.45 + 0.35 * a.coarseness) * coarse
@@ -206,7 +209,7 @@ def skin(c: Canvas, p: Any, a: Any, pores: np.ndarray, mottle: np.ndarray) -> No
 
 
 def freckles(c: Canvas, p: Any, pores: np.ndarray) -> None:
-    """Specks on cheeks and nose that have nothing to do with age."""
+    """Specks on cheeks and nose, independent of age."""
     w = c.window(-0.55, 0.55, -0.1, 0.4)
     specks = np.maximum(pores.take(w.texel) - 0.9, 0) * bell(disc(w.side, w.y, 0.2, 0.14, 0.42, 0.28))
     w.albedo *= 1 - 0.35 * p.freckles * specks
@@ -222,3 +225,115 @@ def beard(c: Canvas, p: Any, a: Any, hair: Any, pores: np.ndarray) -> None:
     mask *= a.beard * (1 + 0.12 * pores.take(w.texel))
     np.clip(mask, 0, 0.9, out=mask)
     w.paint(mask, hair)
+
+
+def lit(height: np.ndarray, albedo: np.ndarray, p: Any, pixel: float) -> np.ndarray:
+    """Light reflected by a relief: ambient, diffuse (Lambert) and a soft gloss."""
+    zx, zy = np.empty_like(height), np.empty_like(height)
+    np.subtract(height[:, :, 2:], height[:, :, :-2], out=zx[:, :, 1:-1])
+    np.subtract(height[:, 2:], height[:, :-2], out=zy[:, 1:-1])
+    zx[:, :, 0], zx[:, :, -1] = zx[:, :, 1], zx[:, :, -2]
+    zy[:, 0], zy[:, -1] = zy[:, 1], zy[:, -2]
+    scale = 0.5 / pixel
+    zx *= scale
+    zy *= scale
+    steep = zx * zx
+    steep += zy * zy
+    steep += 1
+    np.sqrt(steep, out=steep)
+    np.divide(1, steep, out=steep)  # component of the normal towards the camera
+    zx *= p.light_x
+    zy *= p.light_y
+    zx += zy
+    np.subtract(1, zx, out=zx)  # normal times light, neither normalised yet
+    far = np.sqrt(1 + p.light_x**2 + p.light_y**2)
+    gloss = (zx + far) * steep
+    gloss *= 1 / np.sqrt(p.light_x**2 + p.light_y**2 + (1 + far) ** 2)
+    for _ in range(4):
+        gloss *= gloss
+    gloss *= 0.5 * p.gloss
+    zx *= steep
+    np.maximum(zx, 0, out=zx)
+    zx *= (1.35 - p.ambient) / far
+    steep *= 0.45 * p.ambient
+    zx += steep
+    zx += 0.55 * p.ambient
+    zx *= albedo
+    zx += gloss
+    return zx
+
+
+def backdrop(x: np.ndarray, y: np.ndarray, p: Any) -> np.ndarray:
+    """A wall with a brightness gradient."""
+    return np.asarray(p.background**2 + p.background_x * x + p.background_y * y)
+
+
+def cover(image: np.ndarray, mask: np.ndarray, value: Any) -> None:
+    """Cover the image with an opaque value where the mask is 1."""
+    mask *= value - image
+    image += mask
+
+
+def hair_light(x: np.ndarray, y: np.ndarray, p: Any, a: Any, tone: Any, strands: np.ndarray) -> np.ndarray:
+    """Light reflected by hair: brighter on top, with streaks."""
+    light = x * (0.45 * p.light_x)
+    light += (y + 0.45) * (0.55 * p.light_y)
+    light += 0.62
+    light += 0.35 * bell(disc(x, y, 0.3 * p.light_x, -0.85, 0.75, 0.30))
+    light *= 1 + p.hair_contrast * (1 - 0.4 * a.grey) * strands
+    light *= tone
+    return np.maximum(light, 0.006, out=light)
+
+
+def hair_masks(x: np.ndarray, y: np.ndarray, p: Any, a: Any, strands: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Masks of the hair behind face and neck, and of the hair on the head down to hairline and sideburns."""
+    long = np.clip((p.hair_length + 0.1) * 3, 0, 1)
+    # Short hair gets closer to the head towards the ears.
+    thick = p.hair_volume * (long + (1 - long) * step(-y - 0.35, 0.35))
+    crown = step(1 - outline(x, np.minimum(y, -0.05), p, a, thick), 0.06)
+    behind = step(p.hair_length - y + 0.03 * strands, 0.09)
+    behind *= crown
+    side = np.abs(x)
+    line = side * side
+    line *= p.hairline_curve * (1 - 0.5 * a.recession)
+    line += p.hairline - 0.10 * a.recession
+    line += p.parting * x
+    line += 4.5 * np.maximum(side - p.temple - 0.03 * a.recession, 0)
+    np.minimum(line, 0.02, out=line)
+    line -= y
+    line += 0.012 * strands
+    above = step(line, 0.055)
+    above *= crown
+    return behind, above
+
+
+def body(image: np.ndarray, x: np.ndarray, y: np.ndarray, p: Any) -> None:
+    """Ears, neck and clothes."""
+    side = np.abs(x)
+    tone = p.skin**2
+    n = image.shape[1]
+    low = slice(int(0.6 * n), n)
+    x_, y_, side_ = x[:, low], y[:, low], side[:, low]
+    neck = 0.68 * p.face_width + np.maximum(y_ - 0.86, 0) * 0.7
+    shadow = 0.36 + 0.5 * np.maximum(y_ - p.chin, 0) + 0.18 * x_ * p.light_x
+    cover(image[:, low], step(neck - side_, 0.02) * step(y_ - 0.4, 0.05), tone * shadow)
+    collar = y_ - 1.00 + 0.3 * (p.collar - 0.3) + 0.30 * (0.55 - side_)
+    cover(image[:, low], step(collar, 0.02), p.clothes**2)
+    rows = slice(int(0.3 * n), int(0.72 * n))
+    ear = disc(side[:, rows], y[:, rows], p.face_width - 0.005, 0.03, p.ear, 0.17)
+    np.minimum(ear, 3, out=ear)
+    cover(image[:, rows], step(1 - ear, 0.25), tone * (0.55 + 0.3 * ear))
+
+
+def photographed(image: np.ndarray, p: Any, seeds: np.ndarray) -> np.ndarray:
+    """The photograph of some light: gain, display curve, noise, 256 levels."""
+    np.maximum(image, 0, out=image)
+    image *= p.gain
+    np.sqrt(image, out=image)
+    image += p.brightness
+    for one, seed, noise in zip(image, seeds, p.noise, strict=True):
+        rng = np.random.Generator(np.random.Philox(key=[int(seed), 3]))
+        one += rng.standard_normal(one.shape, dtype=np.float32) * noise
+    image *= 255
+    image += 0.5
+    return np.clip(image, 0, 255, out=image).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Image files: listed, found by the paths of a table, and never outside their folder."""
+"""Image files: listed, and found by the paths in a table, but never outside their folder."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path, PureWindowsPath
 from typing import Any
-
-from higsfa.datasets._reader_tables import Table
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 
@@ -22,15 +20,12 @@ def existing_folder(folder: Any) -> Path:
 
 
 def subfolder(folder: Path, name: str) -> Path | None:
-    """The subfolder of that name, in capitals or not."""
-    for path in sorted(folder.iterdir()):
-        if path.name.lower() == name and path.is_dir():
-            return path
-    return None
+    """The subfolder of that name, ignoring case."""
+    return next((path for path in sorted(folder.iterdir()) if path.name.lower() == name and path.is_dir()), None)
 
 
 def files_in(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    """Files with these suffixes in the folder and its subfolders, in the order of their paths."""
+    """Files with these suffixes in the folder and its subfolders, sorted by path."""
     found = []
     for where, folders, names in os.walk(folder):
         folders.sort()
@@ -39,14 +34,15 @@ def files_in(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
 
 
 def stem(path: str) -> str:
+    """The name of an image file in lower case, without folders and suffix."""
     name = path.replace("\\", "/").rpartition("/")[2].lower()
     return name.rpartition(".")[0] if name.endswith(IMAGE_SUFFIXES) else name
 
 
 def parse_names(
-    folder: Path, pattern: str, example: str, on_malformed: str, name: str
+    folder: Path, pattern: str, example: str, on_malformed: str, data_set: str
 ) -> tuple[tuple[Path, ...], list[tuple[str, ...]], tuple[str, ...]]:
-    """Images whose names match, the parts of those names, and the images left out."""
+    """Images whose names match the pattern, the groups of each match, and notes on the images left out."""
     check_choice("on_malformed", on_malformed)
     paths, found, skipped = [], [], []
     for path in files_in(folder, IMAGE_SUFFIXES):
@@ -59,31 +55,30 @@ def parse_names(
     if not paths:
         raise FileNotFoundError(f"folder: no image with a name of the form {example} in {folder}")
     if skipped:
-        some = f"{name}: {len(skipped)} images have names that are not of the form {example}: {first_few(skipped)}"
+        some = f"{data_set}: {len(skipped)} images have names that are not of the form {example}: {first_few(skipped)}"
         if on_malformed == "raise":
             raise ValueError(f"{some}; on_malformed='skip' leaves them out")
         warnings.warn(f"{some}; they are left out", UserWarning, stacklevel=3)
     return tuple(paths), found, tuple(skipped)
 
 
-def path_parts(photo: str, table: Table, row: int) -> list[str]:
-    """The path of a table, part by part; it must not lead out of the folder, whatever system it was written for."""
+def path_parts(photo: str, where: str) -> list[str]:
+    """The parts of a path in a table. It must not lead out of the folder, on any operating system."""
     parts = [part for part in photo.replace("\\", "/").split("/") if part not in ("", ".")]
     outside = photo.startswith(("/", "\\")) or PureWindowsPath(photo).drive or ".." in parts or "\0" in photo
     if outside or not parts:
         raise ValueError(
-            f"{table.path}, line {table.lines[row]}: path {photo!r} must name a file inside the folder; "
-            "absolute paths and '..' are not allowed"
+            f"{where}: path {photo!r} must name a file inside the folder; absolute paths and '..' are not allowed"
         )
     return parts
 
 
 def finder(folder: Path, any_folder: bool) -> Callable[[list[str]], Path | None]:
-    """Finds files, in capitals or not.
+    """A function that finds the file of a path in the folder, ignoring case.
 
-    A path may begin with the name of the folder itself, or, if `any_folder`, with any names: that is for data sets
-    whose file names are unique. Links in the folder are followed: the folder is the user's own, the table may be
-    anybody's.
+    A path may begin with the name of the folder itself. With `any_folder` it may begin with any names, for data sets
+    whose file names are unique. Links in the folder are followed: the folder is the user's own, even if the table is
+    somebody else's.
     """
     above = [part.lower() for part in folder.resolve().parts]
     listings: dict[str, dict[str, str]] = {}

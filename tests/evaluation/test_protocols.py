@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from higsfa.datasets.protocols import (
+from higsfa.evaluation.protocols import (
     binary_race,
     cross_database,
     leave_persons_out,

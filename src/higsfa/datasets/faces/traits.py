@@ -1,4 +1,4 @@
-"""What the synthetic people are like: tables of traits, random parameters, and what age does to a face."""
+"""Traits of the synthetic people: their distributions, random draws, and the effect of age."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 # Lengths are in half image widths: the photograph spans -1 ... 1 in both directions, y points down.
-# name: mean, standard deviation between persons, half of the difference between women and men.
+# For each trait: mean, standard deviation between persons, half of the difference between women and men.
 PERSON: dict[str, tuple[float, float, float]] = {
-    "skin": (0.605, 0.045, 0.006),  # as seen on a display; the square is the reflectance
+    "skin": (0.605, 0.045, 0.006),  # as displayed; the reflectance is its square
     "face_width": (0.640, 0.020, -0.013),
     "chin": (0.925, 0.022, -0.022),
     "jaw": (0.30, 0.12, -0.15),  # 0: elliptic, 1: square
@@ -50,7 +50,7 @@ PERSON: dict[str, tuple[float, float, float]] = {
     "hair_tone": (0.28, 0.07, 0.01),
     "hair_contrast": (0.34, 0.09, 0.03),
     "beard": (0.10, 0.18, -0.20),
-    # How this person ages; the factors multiply what the years do.
+    # How this person ages: factors of the effects of age.
     "years_ahead": (0.0, 1.2, 0.0),
     "forehead": (1.0, 0.28, 0.0),
     "crow": (1.0, 0.28, 0.0),
@@ -64,11 +64,11 @@ PERSON: dict[str, tuple[float, float, float]] = {
     "sag": (1.0, 0.3, 0.0),
     "grey_onset": (38.0, 7.0, 0.0),
     "recession": (0.8, 0.5, -0.5),
-    # Where the lines run; standard normal.
+    # Positions of the lines; standard normal.
     **{f"line{k}": (0.0, 1.0, 0.0) for k in range(12)},
 }
 
-# Differences from the table above. Tones overlap; nothing here says anything about real people.
+# Differences from the means above. Tones overlap. Nothing here says anything about real people.
 RACES: dict[str, dict[str, float]] = {
     "B": {"skin": -0.085, "nose_width": 0.013, "lip_upper": 0.007, "lip_lower": 0.007, "hair_tone": -0.07,
           "lip_dark": -0.06, "nose_height": -0.015},
@@ -78,7 +78,7 @@ RACES: dict[str, dict[str, float]] = {
     "H": {"skin": 0.010, "hair_tone": -0.03},
 }  # fmt: skip
 
-# What differs from photograph to photograph: name: mean, standard deviation.
+# Mean and standard deviation of what differs between photographs of the same person.
 SHOT: dict[str, tuple[float, float]] = {
     "shift_x": (0.0, 0.016),
     "shift_y": (0.0, 0.016),
@@ -110,16 +110,16 @@ _NON_NEGATIVE = {
     *("freckles", "beard", "gloss", "noise", "mouth_open", "smile"),
 }
 
-# Shares of MORPH-II's kind: one in seven below 20, seven in ten below 40, few above 55.
+# Cumulative distribution of ages, similar to MORPH-II: one in seven below 20, seven in ten below 40, few above 55.
 _AGE_SHARES = (0.0, 0.135, 0.43, 0.71, 0.92, 0.985, 1.0)
 _AGES = (16.0, 20.0, 30.0, 40.0, 50.0, 60.0, 77.0)
 _PERSON_STREAM, _SHOT_STREAM = 1, 2
 _SAME_PERSON_YEARS = 10.0
-_CUT = 2.5  # deviations
+_CUT = 2.5  # largest deviation of a trait, in standard deviations
 
 
 def face_table(key: int, n: int, images_per_person: int, races: Sequence[str]) -> dict[str, np.ndarray]:
-    """Parameters of n photographs; row i depends on (key, i) alone, what a person is like on (key, person) alone."""
+    """Parameters of n photographs. Row i depends only on (key, i), and the traits of a person on (key, person)."""
     person = np.arange(n) // images_per_person
     uniform, normal = _draw(key, _PERSON_STREAM, np.arange(-(-n // images_per_person)), 5, len(PERSON) + 1)
     female = uniform[:, 0] < 0.5
@@ -150,7 +150,7 @@ def face_table(key: int, n: int, images_per_person: int, races: Sequence[str]) -
 
 
 def _draw(key: int, stream: int, rows: np.ndarray, n_uniform: int, n_normal: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random numbers of each row from a counter-based generator; normal ones within `_CUT`."""
+    """Random numbers of each row from a counter-based generator, with normal ones clipped at `_CUT`."""
     uniform, normal = np.empty((len(rows), n_uniform)), np.empty((len(rows), n_normal))
     for i, row in enumerate(rows):
         rng = np.random.Generator(np.random.Philox(key=[key, (stream << 56) + int(row)]))
@@ -160,12 +160,12 @@ def _draw(key: int, stream: int, rows: np.ndarray, n_uniform: int, n_normal: int
 
 
 def _between(age: Any, start: float, end: float) -> Any:
-    """0 until `start`, 1 at `end`, and on beyond it."""
-    return np.clip((age - (start)) / (end - start), 0, 1.3)
+    """Linear in age: 0 up to `start`, 1 at `end`, at most 1.3 beyond."""
+    return np.clip((age - start) / (end - start), 0, 1.3)
 
 
 def ageing(p: Mapping[str, Any]) -> SimpleNamespace:
-    """What the years did to each face: depths of lines, roughness, grey. Expression deepens some lines too."""
+    """Effects of age on each face: depths of lines, roughness, grey hair. The expression also deepens some lines."""
     age = p["age"] + p["years_ahead"]
     worn = np.clip((age - 14) / 50, 0, 1.3)
     man = p["gender"] == "M"

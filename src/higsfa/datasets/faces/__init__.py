@@ -1,8 +1,8 @@
-"""Synthetic passport photographs: faces whose age, gender and ethnicity are known exactly.
+"""Synthetic passport photographs of faces whose age, gender and ethnicity are known exactly.
 
-A face is a row of parameters. :func:`face_parameters` draws rows, :func:`draw_faces` turns rows into images, and
-:func:`with_age` lets the same persons grow older or younger in the same photographs; :func:`make_faces` does it all.
-Age shows mostly in fine structure, such as lines, skin grain and grey strands, and hardly in brightness or proportions.
+A face is a row of parameters. :func:`face_parameters` draws rows at random, :func:`with_age` changes the age in them,
+and :func:`draw_faces` renders them. :func:`make_faces` makes a data set in one call. Age shows mostly in fine
+structure, such as lines, skin grain and grey hair, and hardly in brightness or proportions.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from higsfa.datasets import _face_parts as parts
-from higsfa.datasets import _face_scene as scene
-from higsfa.datasets._face_canvas import Canvas, bell, step, texels, textures
-from higsfa.datasets._face_traits import RACES, ageing, face_table
+from higsfa.datasets.faces import parts
+from higsfa.datasets.faces.canvas import Canvas, bell, step, texels, textures
+from higsfa.datasets.faces.traits import RACES, ageing, face_table
 
 __all__ = ["draw_faces", "face_parameters", "make_faces", "with_age"]
 
@@ -42,7 +41,7 @@ def make_faces(
 ) -> Any:
     """Draw synthetic photographs of faces with their labels.
 
-    Image i depends on `random_state`, i and the keywords alone: the first images of a large set are the small set.
+    Image i depends only on `random_state`, i and the keywords: a small set is the beginning of a larger one.
 
     Parameters
     ----------
@@ -51,21 +50,21 @@ def make_faces(
         Height and width of the images; 32 to 256 look right.
     random_state : int, RandomState or None, default=0
     images_per_person : int, default=1
-        Consecutive images that show the same person, within ten years of age, in other poses, light and moods.
+        Consecutive images that show the same person within ten years of age, with another pose, light and expression.
     races : sequence of str, default=("B", "W")
-        Classes of ethnicity, equally frequent, named as in MORPH-II: of "B", "W", "A" and "H". They are crude: tones
-        and proportions around class means, with overlap.
+        Classes of ethnicity, equally frequent, out of "B", "W", "A" and "H" as in MORPH-II. They are crude: tones and
+        proportions that vary around class means and overlap.
     return_parameters : bool, default=False
-        Whether to return the parameters too, for :func:`with_age` and :func:`draw_faces`.
+        Whether to return the parameters, too, for :func:`with_age` and :func:`draw_faces`.
     n_jobs : int or None, default=None
-        Threads, counted as in scikit-learn. The images do not depend on it.
+        Threads, as in scikit-learn. The images do not depend on it.
 
     Returns
     -------
     images : array of shape (n_samples, size, size), uint8
     labels : dict of arrays
         ``age`` in years (16 to 77, most below 50), ``gender`` ("M" or "F", equally frequent), ``race`` (ethnicity)
-        and ``identity`` (the person's number).
+        and ``identity`` (index of the person).
     parameters : dict of arrays
         Only with ``return_parameters=True``.
 
@@ -84,7 +83,7 @@ def make_faces(
 def face_parameters(
     n_samples: int, random_state: Any = 0, *, images_per_person: int = 1, races: Sequence[str] = ("B", "W")
 ) -> dict[str, np.ndarray]:
-    """Draw the parameters of faces: labels, traits of the person, pose, light and mood of the photograph.
+    """Draw the parameters of faces: labels, traits of the person, pose, light and expression.
 
     Parameters
     ----------
@@ -94,21 +93,20 @@ def face_parameters(
     Returns
     -------
     parameters : dict of arrays of length n_samples
-        Besides the labels and ``seed`` (of the camera's noise), the traits listed in ``_face_traits``.
+        The labels, ``seed`` (of the camera noise) and the traits of :mod:`higsfa.datasets.faces.traits`.
     """
     if n_samples < 0 or images_per_person < 1:
         raise ValueError(
-            f"n_samples={n_samples} must not be negative, images_per_person={images_per_person} must be at least 1."
+            f"n_samples={n_samples} must be at least 0 and images_per_person={images_per_person} at least 1"
         )
-    unknown = sorted(set(races) - set(RACES))
-    if unknown or not len(races):
-        raise ValueError(f"races={tuple(races)!r} must be one or more of {', '.join(RACES)}.")
+    if not len(races) or not set(races) <= set(RACES):
+        raise ValueError(f"races={tuple(races)!r} must be one or more of {', '.join(RACES)}")
     key = int(check_random_state(random_state).randint(2**31 - 1))
     return face_table(key, n_samples, images_per_person, races)
 
 
 def with_age(parameters: Parameters, age: ArrayLike) -> dict[str, np.ndarray]:
-    """The same persons in the same photographs at another age: lines get deeper where they are, nothing else moves.
+    """The same persons in the same photographs at another age: lines get deeper, but nothing moves.
 
     Parameters
     ----------
@@ -134,10 +132,10 @@ def draw_faces(
     Parameters
     ----------
     parameters : dict of arrays
-        From :func:`face_parameters` or :func:`with_age`; rows may be selected, repeated and changed.
+        From :func:`face_parameters` or :func:`with_age`. Rows may be selected, repeated and changed.
     size : int, default=96
     batch_size : int or None, default=None
-        Images drawn at once; by default as many as suit the cache. The images do not depend on it.
+        Images drawn at once; by default as many as fit into the cache. The images do not depend on it.
     n_jobs : int or None, default=None
         Threads.
 
@@ -146,13 +144,13 @@ def draw_faces(
     images : array of shape (n_samples, size, size), uint8
     """
     if size < _SMALLEST:
-        raise ValueError(f"size={size} is too small for a face; take at least {_SMALLEST} pixels.")
+        raise ValueError(f"size={size} is too small for a face; use at least {_SMALLEST} pixels")
     if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size={batch_size} must be at least 1, or None.")
+        raise ValueError(f"batch_size={batch_size} must be at least 1, or None")
     n = len(parameters["age"])
     batch = batch_size or max(1, _BATCH_PIXELS // size**2)
     images = np.empty((n, size, size), dtype=np.uint8)
-    textures(size)  # so that threads find them made
+    textures(size)  # cached for all threads
 
     def draw(start: int) -> None:
         rows = slice(start, start + batch)
@@ -169,7 +167,7 @@ def _draw_batch(parameters: Parameters, size: int) -> np.ndarray:
     pixel = 2.0 / size
     n_texels, fields = textures(size)
 
-    # Where each pixel lies on the head, and on its front, which moves more than the outline when the head turns.
+    # Position of each pixel on the head, and on its front, which moves more than the outline when the head turns.
     axis = (np.arange(size, dtype=np.float32) + 0.5) * pixel - 1
     u, v = (axis - p.shift_x) / p.zoom, (axis[:, None] - p.shift_y) / p.zoom
     head_x, head_y = u + p.rotation * v, v - p.rotation * u
@@ -199,16 +197,16 @@ def _draw_batch(parameters: Parameters, size: int) -> np.ndarray:
     parts.brows(face, p, 0.5 * dark + 0.5 * greying, fields["pores"])
     parts.eyes(face, p, a)
 
-    # Strands spread from a point above the head.
+    # Strands fan out from a point above the head.
     strands = fields["strands"].take(texels(head_x / (0.6 + 0.23 * head_y), head_y, p, n_texels))
-    hair = scene.hair_light(head_x, head_y, p, a, greying, strands)
-    behind, above = scene.hair_masks(head_x, head_y, p, a, strands)
-    image = scene.backdrop(u, v, p)
-    scene.cover(image, behind, 0.7 * hair)
-    scene.body(image, head_x, head_y, p)
-    scene.cover(image, step(1 - inside, 1.2 * pixel + 0.01), scene.lit(face.height, face.albedo, p, pixel))
-    scene.cover(image, above, hair)
-    return scene.photographed(image, p, parameters["seed"])
+    hair = parts.hair_light(head_x, head_y, p, a, greying, strands)
+    behind, above = parts.hair_masks(head_x, head_y, p, a, strands)
+    image = parts.backdrop(u, v, p)
+    parts.cover(image, behind, 0.7 * hair)
+    parts.body(image, head_x, head_y, p)
+    parts.cover(image, step(1 - inside, 1.2 * pixel + 0.01), parts.lit(face.height, face.albedo, p, pixel))
+    parts.cover(image, above, hair)
+    return parts.photographed(image, p, parameters["seed"])
 
 
 def _broadcastable(columns: Mapping[str, np.ndarray]) -> SimpleNamespace:

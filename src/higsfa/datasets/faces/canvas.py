@@ -1,4 +1,4 @@
-"""What parts of a face are drawn with: a grid of coordinates with maps on it, soft shapes, creases, textures."""
+"""The canvas that a face is drawn on, soft shapes, creases and textures."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-_MARGIN = 0.14  # how far pose may carry a part out of its window
-_PERIOD = 4.0  # textures repeat after two image widths
+_MARGIN = 0.14  # how far pose may move a part out of its window
+_PERIOD = 4.0  # of textures, which is two image widths
 
 
 @dataclass
 class Canvas:
-    """Coordinates of the face at each pixel and the maps to draw on, all of shape (images, rows, columns)."""
+    """Face coordinates of each pixel and the maps to draw on, all of shape (images, rows, columns)."""
 
     x: np.ndarray
     y: np.ndarray
-    side: np.ndarray  # distance from the middle line: both halves of a face are drawn at once
+    side: np.ndarray  # distance from the midline: both halves of a face are drawn at once
     height: np.ndarray  # relief towards the camera
-    albedo: np.ndarray  # share of light the surface gives back
-    texel: np.ndarray  # where the pixel falls in the textures
+    albedo: np.ndarray  # fraction of light that is reflected
+    texel: np.ndarray  # index of the pixel in the flat textures
     pixel: float
 
     def window(self, left: float, right: float, top: float, bottom: float) -> Canvas:
-        """The part of the canvas that can show something between these face coordinates, as views."""
+        """Views of the part of the canvas that may show something between these face coordinates."""
         n = self.x.shape[1]
         cut = [
             slice(max(0, int((low - _MARGIN + 1) / 2 * n)), min(n, int((high + _MARGIN + 1) / 2 * n) + 1))
@@ -35,11 +35,11 @@ class Canvas:
         return Canvas(pixel=self.pixel, **maps)
 
     def paint(self, mask: np.ndarray, value: Any) -> None:
-        """Cover the surface with something of another reflectance."""
+        """Give the surface another reflectance where the mask is 1."""
         self.albedo += mask * (value - self.albedo)
 
     def crease(self, along: np.ndarray, across: np.ndarray, width: float, depth: Any, shadow: float) -> None:
-        """A line in the skin, deepest where along = 0, gone where |along| = 1; fainter if thinner than a pixel."""
+        """Draw a line in the skin that is deepest at along = 0, ends at |along| = 1 and is faint if thin as a pixel."""
         seen = float(np.hypot(width, 0.8 * self.pixel))
         line = bell(along * along) * bell((across * (1 / seen)) ** 2)
         line *= depth * (width / seen)
@@ -50,7 +50,7 @@ class Canvas:
 
 
 def bell(square: np.ndarray) -> np.ndarray:
-    """(1 - t²)² within |t| < 1, else 0: a bell with an end, from t²."""
+    """A bell of finite width from t²: (1 - t²)² for |t| < 1, else 0."""
     m = np.subtract(1, square)
     np.maximum(m, 0, out=m)
     m *= m
@@ -58,7 +58,7 @@ def bell(square: np.ndarray) -> np.ndarray:
 
 
 def step(distance: np.ndarray, width: Any) -> np.ndarray:
-    """From 0 to 1 as the distance grows from -width to width."""
+    """A smooth step from 0 at distance -width to 1 at distance width."""
     t = distance * (0.5 / width)
     t += 0.5
     np.clip(t, 0, 1, out=t)
@@ -83,9 +83,9 @@ def disc(x: np.ndarray, y: np.ndarray, cx: Any, cy: Any, rx: Any, ry: Any) -> np
 
 @lru_cache(maxsize=4)
 def textures(size: int) -> tuple[int, dict[str, np.ndarray]]:
-    """Random fields as pixels of this size see them: texels in a period, and the fields, flat and of unit variance.
+    """Texels in a period, and random fields of unit variance, flattened, for images of this size.
 
-    Every size shows the same fields; the aperture of larger pixels blurs them more.
+    The fields are the same for every size, but larger pixels blur them more.
     """
     full = 1024
     n = next((n for n in (256, 512) if n >= 4 * size), full)
@@ -110,7 +110,7 @@ def textures(size: int) -> tuple[int, dict[str, np.ndarray]]:
 
 
 def texels(x: np.ndarray, y: np.ndarray, p: Any, n: int) -> np.ndarray:
-    """Where each pixel of a face falls in the flat texture fields; every person wears another part of them."""
+    """Index of each pixel in the flat textures; every person has another part of them."""
     column = ((x + p.texture_x) * (n / _PERIOD)).astype(np.int32)
     row = ((y + p.texture_y) * (n / _PERIOD)).astype(np.int32)
     column &= n - 1

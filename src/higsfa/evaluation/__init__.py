@@ -1,0 +1,1 @@
+"""How estimates are judged: metrics and protocols of evaluation."""

@@ -1,0 +1,178 @@
+"""Samples in arrays: numpy, zarr and dask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from higsfa.training.sources.base import Rows, Samples, Shape, Source, check_array, distinct, is_consecutive
+from higsfa.training.sources.files import mapped
+
+__all__ = ["array", "as_source", "dask", "zarr"]
+
+SPAN_BYTES = 2**26
+"""Most bytes of neighbouring zarr chunks that are read in one go."""
+
+
+def as_source(X: Any) -> Source:
+    """Make a source from a source, a numpy array or memmap, a zarr array or a dask array."""
+    if isinstance(X, Source):
+        return X
+    if isinstance(X, np.ndarray):
+        return array(X)
+    package = type(X).__module__.partition(".")[0]
+    if package == "zarr" and hasattr(X, "chunks"):
+        return zarr(X)
+    if package == "dask" and hasattr(X, "chunks"):
+        return dask(X)
+    hint = "; use sources.npy, sources.zarr or sources.images for a path" if isinstance(X, str | os.PathLike) else ""
+    raise TypeError(
+        f"samples come from a numpy array, a zarr array, a dask array or a source, not from {type(X).__name__}{hint}"
+    )
+
+
+def array(X: ArrayLike) -> Source:
+    """Samples of an array, along its first axis.
+
+    A ``np.memmap`` of a whole file is pickled as the path of the file, not as its contents.
+    """
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError("X is a masked array, and masks would be ignored: fill it first")
+    X = X if isinstance(X, np.memmap) else np.asarray(X)
+    check_array(X.shape, X.dtype, "X")
+    return (mapped(X) if isinstance(X, np.memmap) else None) or Array(np.asarray(X))
+
+
+class _HasArray(Source):
+    """A source whose samples are the rows of `X`, which is like an array."""
+
+    X: Any
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(self.X.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = np.dtype(self.X.dtype)
+        return dtype
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    def _identity(self) -> Iterable[object]:
+        return ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Array(_HasArray):
+    """An array in memory."""
+
+    n_probes: ClassVar[int] = 64
+    X: Samples
+
+    def _take(self, rows: Rows) -> Samples:
+        if is_consecutive(rows):
+            view = self.X[rows[0] : rows[-1] + 1].view()
+            view.setflags(write=False)
+            return view
+        return np.take(self.X, rows, axis=0)
+
+
+def zarr(store: Any) -> Source:
+    """Samples of a zarr array.
+
+    Parameters
+    ----------
+    store : zarr.Array, or path or URL of one
+    """
+    if isinstance(store, str | os.PathLike):
+        text = os.fspath(store)
+        source = ZarrArray(text if "://" in text else os.path.abspath(text))
+    else:
+        source = ZarrArray(None, store)
+    if not all(hasattr(source.X, name) for name in ("chunks", "shape", "dtype")):
+        raise TypeError(f"store must be a zarr array or a path to one, got {type(source.X).__name__}")
+    check_array(source.X.shape, source.X.dtype, "store")
+    return source
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ZarrArray(_HasArray):
+    """An array that is stored in chunks. Each chunk that is needed is read once, in ascending order."""
+
+    path: str | None
+    given: Any = None
+
+    @cached_property
+    def X(self) -> Any:
+        if self.path is None:
+            return self.given
+        import zarr
+
+        return zarr.open_array(self.path, mode="r")
+
+    def _take(self, rows: Rows) -> Samples:
+        wanted, back = distinct(rows)
+        out = np.empty((len(wanted), *self.shape), dtype=self.dtype)
+        for lo, hi in self._spans(wanted):
+            first = wanted[lo]
+            out[lo:hi] = np.asarray(self.X[first : wanted[hi - 1] + 1])[wanted[lo:hi] - first]
+        return out[back]
+
+    def _spans(self, wanted: Rows) -> Iterator[tuple[int, int]]:
+        """Cut ascending rows where a chunk is not needed, or where the chunks since the last cut are large enough."""
+        per_chunk = int(self.X.chunks[0])
+        chunks = wanted // per_chunk
+        most = max(1, SPAN_BYTES // (per_chunk * self.dtype.itemsize * max(1, prod(self.shape))))
+        starts = [int(start) for start in np.flatnonzero(np.diff(chunks, prepend=-2) > 0)]
+        begin = 0
+        for previous, start in pairwise(starts):
+            if chunks[start] - chunks[previous] > 1 or chunks[start] - chunks[begin] >= most:
+                yield begin, start
+                begin = start
+        yield begin, len(wanted)
+
+    def _identity(self) -> Iterable[object]:
+        return (self.path if self.path is not None else str(getattr(self.given, "store", "")), self.X.chunks)
+
+
+def dask(X: Any, *, scheduler: str | None = None) -> Source:
+    """Samples of a dask array; blocks are computed when they are needed.
+
+    Parameters
+    ----------
+    X : dask.array.Array
+    scheduler : str, optional
+        Passed on to ``compute``; dask's own choice by default.
+    """
+    if not hasattr(X, "dask") or not hasattr(X, "chunks"):
+        raise TypeError(f"X must be a dask array, got {type(X).__name__}")
+    check_array(X.shape, X.dtype, "X")
+    if np.any(np.isnan(X.shape)):
+        raise ValueError(f"X: its shape {X.shape} is not known; call X.compute_chunk_sizes() first")
+    return DaskArray(X, scheduler)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DaskArray(_HasArray):
+    """An array that dask computes."""
+
+    X: Any
+    scheduler: str | None = None
+
+    def _take(self, rows: Rows) -> Samples:
+        wanted, back = distinct(rows)
+        chosen = slice(wanted[0], wanted[-1] + 1) if is_consecutive(wanted) else wanted
+        options = {} if self.scheduler is None else {"scheduler": self.scheduler}
+        # The dtype that dask announces is a guess where functions of the user are mapped over blocks.
+        computed = np.asarray(self.X[chosen].compute(**options), dtype=self.dtype)
+        return computed[back]
