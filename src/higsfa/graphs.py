@@ -21,7 +21,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from higsfa.core.graph.graph import TrainingGraph, build
+from higsfa.core.graph import build
+from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import as_labels, encode_classes, holds_classes, label_names, numeric, pick_label
 from higsfa.training.statistics import Origin
 

@@ -9,7 +9,8 @@ from typing import Any
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
-from higsfa.core.graph.graph import TrainingGraph, build
+from higsfa.core.graph import build
+from higsfa.core.graph.graph import TrainingGraph
 from higsfa.estimators.network import Network
 from higsfa.graphs import GraphRecipe, as_recipe
 

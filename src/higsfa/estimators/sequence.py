@@ -13,8 +13,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 
 from higsfa.core.expansion.expansion import as_expansion
-from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.graph import build
+from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators.node import NodeEstimator
 from higsfa.estimators.validation import check_data, unchanged_on_error
