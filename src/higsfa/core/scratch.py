@@ -18,7 +18,7 @@ PADDING = 64
 
 @cache
 def chunk_columns(n_rows: int, itemsize: int) -> int:
-    """Samples that are expanded at once, given the number of variables. Fixed, because the bits of sums depend on it."""
+    """Samples that are expanded at once, given the number of variables; fixed, as the bits of sums depend on it."""
     fitting = CHUNK_BYTES // max(1, n_rows * itemsize)
     return int(np.clip(1 << max(fitting.bit_length() - 1, 0), MIN_CHUNK, MAX_CHUNK))
 
