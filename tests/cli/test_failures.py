@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from cli.commands import ENVIRONMENT, higsfa, refused
-from higsfa import _files
 from higsfa.experiments import open_run
+from higsfa.io import files as _files
 from higsfa.report import page
 
 QUICK = ("--set", "data.max_samples=120")

@@ -6,9 +6,9 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import Ridge
 
 from higsfa import GSFA, LabelHead
-from higsfa._reconstruction_morph import _units, class_means
 from higsfa.datasets import draw_faces, with_age
 from higsfa.reconstruction import morph
+from higsfa.reconstruction.morph import _units, class_means
 
 AGES = [20, 35, 50]
 

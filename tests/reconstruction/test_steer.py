@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from higsfa import IGSFA
-from higsfa._reconstruction_gradients import Differentiable
-from higsfa._reconstruction_steer import steer
 from higsfa.reconstruction import ImagePrior
+from higsfa.reconstruction.gradients import Differentiable
+from higsfa.reconstruction.steer import steer
 
 
 @pytest.fixture(scope="module")

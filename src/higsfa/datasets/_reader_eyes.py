@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._files import read_regular
 from higsfa.datasets._reader_files import stem
 from higsfa.datasets._reader_tables import Table
 from higsfa.datasets._reader_values import number
+from higsfa.io.files import read_regular
 
 PUPILS = (31, 36)
 """Positions, from 0, of the pupils among FG-NET's 68 landmarks."""

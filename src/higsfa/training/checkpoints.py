@@ -24,8 +24,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa._files import open_regular, read_regular, write_atomically
-from higsfa._model_file import (
+from higsfa.core._expansion_terms import Function, Term
+from higsfa.core.graph import TrainingGraph
+from higsfa.core.nodes import Node
+from higsfa.core.statistics import Sums, Tree, zero_for
+from higsfa.io.container import (
     Tensors,
     open_tensors,
     parse_json,
@@ -33,11 +36,8 @@ from higsfa._model_file import (
     refuse,
     serialize,
 )
-from higsfa._model_nodes import NodeShape, pack_nodes, unpack_nodes
-from higsfa.core._expansion_terms import Function, Term
-from higsfa.core.graph import TrainingGraph
-from higsfa.core.nodes import Node
-from higsfa.core.statistics import Sums, Tree, zero_for
+from higsfa.io.files import open_regular, read_regular, write_atomically
+from higsfa.io.nodes import NodeShape, pack_nodes, unpack_nodes
 from higsfa.training.features import Schedule
 from higsfa.training.identity import UnknownIdentity, identify
 from higsfa.training.layers import LayerPlan, TrainedLayer

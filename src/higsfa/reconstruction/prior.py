@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from higsfa._reconstruction_linear import decode, samples
+from higsfa.reconstruction.linear import decode, samples
 
 Floats = NDArray[np.float64]
 

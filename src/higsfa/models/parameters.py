@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from higsfa._model_file import Arrays, Tensors, listed, members, refuse, refusing, text, truth
 from higsfa.core.expansions import Expansion, as_expansion, parse_expansion
 from higsfa.estimators import Layer
 from higsfa.graphs import (
@@ -25,6 +24,7 @@ from higsfa.graphs import (
     WindowGraph,
     as_recipe,
 )
+from higsfa.io.container import Arrays, Tensors, listed, members, refuse, refusing, text, truth
 
 RECIPES: dict[str, type[GraphRecipe]] = {
     recipe.__name__: recipe

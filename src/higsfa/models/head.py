@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from higsfa._model_file import Arrays, Tensors, listed, members, refuse, refusing, text, truth, whole
-from higsfa._model_nodes import MAX_VALUES
-from higsfa._model_params import plain, typed
-from higsfa._model_texts import pack_classes, pack_names, unpack_classes, unpack_names
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
+from higsfa.io.container import Arrays, Tensors, listed, members, refuse, refusing, text, truth, whole
+from higsfa.io.nodes import MAX_VALUES
+from higsfa.models.parameters import plain, typed
+from higsfa.models.texts import pack_classes, pack_names, unpack_classes, unpack_names
 
 FORMS = ("frame", "dict", "vector", "table")
 """How the labels were given to `fit`."""

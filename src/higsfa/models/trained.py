@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from higsfa._model_file import MAX_DIGITS, Arrays, Tensors, listed, members, refuse, truth, whole
-from higsfa._model_nodes import MAX_VALUES, NodeShape, StoredNodes, pack_nodes, unpack_nodes
-from higsfa._model_params import expansion_text, plain, read_expansion, typed
 from higsfa.core.fields import Fields
 from higsfa.core.solvers import NodeOptions
+from higsfa.io.container import MAX_DIGITS, Arrays, Tensors, listed, members, refuse, truth, whole
+from higsfa.io.nodes import MAX_VALUES, NodeShape, StoredNodes, pack_nodes, unpack_nodes
+from higsfa.models.parameters import expansion_text, plain, read_expansion, typed
 from higsfa.training.layers import LayerPlan, TrainedLayer
 
 NUMBERS, MOST_NUMBERS, NUMBERS_PER_INPUT = 2**20, 2**26, 128

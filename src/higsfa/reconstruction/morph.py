@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from higsfa._reconstruction_gradients import Differentiable
-from higsfa._reconstruction_linear import LinearReconstruction, decode
-from higsfa._reconstruction_prior import ImagePrior
-from higsfa._reconstruction_steer import steer
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
+from higsfa.reconstruction.gradients import Differentiable
+from higsfa.reconstruction.linear import LinearReconstruction, decode
+from higsfa.reconstruction.prior import ImagePrior
+from higsfa.reconstruction.steer import steer
 from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.utils.validation import check_array
 
-from higsfa._reconstruction_gradients import Differentiable
-from higsfa._reconstruction_linear import LinearReconstruction, decode
-from higsfa._reconstruction_prior import ImagePrior
+from higsfa.reconstruction.gradients import Differentiable
+from higsfa.reconstruction.linear import LinearReconstruction, decode
+from higsfa.reconstruction.prior import ImagePrior
 from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]

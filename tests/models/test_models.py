@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 
+import higsfa.models as models
 from higsfa import (
     GSFA,
     HGSFA,
@@ -29,13 +30,9 @@ from higsfa import (
     HiSFA,
     Layer,
     ModelFileError,
-    _files,
     load,
-    persistence,
     save,
 )
-from higsfa._model_file import Tensors
-from higsfa._model_layers import Effort
 from higsfa.core.expansions import parse_expansion
 from higsfa.graphs import (
     AutoGraph,
@@ -47,6 +44,9 @@ from higsfa.graphs import (
     SerialGraph,
     WindowGraph,
 )
+from higsfa.io import files as written_files
+from higsfa.io.container import Tensors
+from higsfa.models.trained import Effort
 from model_files import (
     CALLS,
     MEMORY,
@@ -414,9 +414,9 @@ def fail_to(monkeypatch, step):
         raise error
 
     if step in ("write", "interrupted"):
-        monkeypatch.setattr(_files, "open", lambda *how: FullDisk(how, 1000, error), raising=False)
+        monkeypatch.setattr(written_files, "open", lambda *how: FullDisk(how, 1000, error), raising=False)
     elif step == "open":
-        monkeypatch.setattr(_files, "open", fail, raising=False)
+        monkeypatch.setattr(written_files, "open", fail, raising=False)
     else:
         monkeypatch.setattr(os, step, fail)
     return error
@@ -572,8 +572,8 @@ def test_older_protocols_are_upgraded_step_by_step(files, tmp_path, monkeypatch)
         return {key: value for key, value in header.items() if key != "size"}
 
     old = edited(edited(files["sfa"], "size", 6), "n_inputs", 7)
-    monkeypatch.setattr(persistence, "PROTOCOL", 3)
-    monkeypatch.setattr(persistence, "UPGRADES", {1: first, 2: second})
+    monkeypatch.setattr(models, "PROTOCOL", 3)
+    monkeypatch.setattr(models, "UPGRADES", {1: first, 2: second})
     assert accepted(old, tmp_path / "model").n_features_in_ == 6
     assert "node.center" in refused(edited(edited(old, "protocol", 2), "n_inputs", 7), tmp_path / "model")
     assert "unknown or missing: 'size'" in refused(edited(old, "protocol", 3), tmp_path / "model")

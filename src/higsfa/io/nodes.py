@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._model_file import Arrays, Tensors, refuse, refusing
 from higsfa.core.expansions import Expansion
 from higsfa.core.nodes import Frontend, Node, Projection
+from higsfa.io.container import Arrays, Tensors, refuse, refusing
 
 MAX_VALUES = 2**24
 """Numbers in a sample, in the expanded input of a node, or in the output of a layer."""

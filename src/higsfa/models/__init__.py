@@ -18,8 +18,9 @@ from typing import Any, BinaryIO, NamedTuple
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from higsfa._files import open_regular, write_atomically
-from higsfa._model_file import (
+from higsfa.core.nodes import Node
+from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead
+from higsfa.io.container import (
     Arrays,
     ModelFileError,
     Tensors,
@@ -33,13 +34,12 @@ from higsfa._model_file import (
     truth,
     whole,
 )
-from higsfa._model_head import pack_head, unpack_head
-from higsfa._model_layers import POSITION_BYTES, Effort, pack_layer, unpack_layer
-from higsfa._model_nodes import MAX_VALUES, NodeShape, pack_nodes, unpack_nodes
-from higsfa._model_params import expansion_text, pack_params, read_expansion, unpack_params
-from higsfa._model_texts import pack_names, unpack_names
-from higsfa.core.nodes import Node
-from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead
+from higsfa.io.files import open_regular, write_atomically
+from higsfa.io.nodes import MAX_VALUES, NodeShape, pack_nodes, unpack_nodes
+from higsfa.models.head import pack_head, unpack_head
+from higsfa.models.parameters import expansion_text, pack_params, read_expansion, unpack_params
+from higsfa.models.texts import pack_names, unpack_names
+from higsfa.models.trained import POSITION_BYTES, Effort, pack_layer, unpack_layer
 from higsfa.training.gathered import ClassStatistics
 from higsfa.training.layers import TrainedLayer
 

@@ -5,11 +5,11 @@ See :class:`LinearReconstruction` for the paper's global linear map, :func:`refi
 :func:`extreme_inputs` for three answers to what a feature sees.
 """
 
-from higsfa._reconstruction_linear import LinearReconstruction
-from higsfa._reconstruction_morph import morph
-from higsfa._reconstruction_prior import ImagePrior
-from higsfa._reconstruction_refine import Refinement, refine
-from higsfa._reconstruction_sight import extreme_inputs, feature_gradient, feature_template
+from higsfa.reconstruction.linear import LinearReconstruction
+from higsfa.reconstruction.morph import morph
+from higsfa.reconstruction.prior import ImagePrior
+from higsfa.reconstruction.refine import Refinement, refine
+from higsfa.reconstruction.sight import extreme_inputs, feature_gradient, feature_template
 
 __all__ = [
     "ImagePrior",

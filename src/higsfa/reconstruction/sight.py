@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._reconstruction_gradients import Differentiable
-from higsfa._reconstruction_linear import LinearReconstruction, decode
+from higsfa.reconstruction.gradients import Differentiable
+from higsfa.reconstruction.linear import LinearReconstruction, decode
 
 Floats = NDArray[np.float64]
 

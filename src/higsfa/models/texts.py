@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._model_file import Arrays, ModelFileError, Tensors, parse_json, refuse, refusing
+from higsfa.io.container import Arrays, ModelFileError, Tensors, parse_json, refuse, refusing
 
 MAX_CLASS_TEXT = 1000
 """Characters of the JSON text of one class."""

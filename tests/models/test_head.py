@@ -15,8 +15,8 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from higsfa import GSFA, SFA, HiGSFA, LabelHead, Layer, load, save
-from higsfa._model_file import Tensors
 from higsfa.graphs import ClusteredGraph, SerialGraph
+from higsfa.io.container import Tensors
 from model_files import accepted, edited, inner_header, put_together, refused, taken_apart
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._reconstruction_gradients import Differentiable
-from higsfa._reconstruction_prior import ImagePrior
+from higsfa.reconstruction.gradients import Differentiable
+from higsfa.reconstruction.prior import ImagePrior
 
 Floats = NDArray[np.float64]
 
