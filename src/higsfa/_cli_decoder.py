@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from higsfa._cli_errors import WrongUsage
-from higsfa.io.files import open_regular, replacing
+from higsfa.io import open_regular, replacing
 
 FILE = "decoder.npz"
 """In the run folder: the arrays below, and `model`, the hash of the network that they belong to."""

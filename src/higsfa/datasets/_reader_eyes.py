@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from higsfa.datasets._reader_files import stem
 from higsfa.datasets._reader_tables import Table
 from higsfa.datasets._reader_values import number
-from higsfa.io.files import read_regular
+from higsfa.io import read_regular
 
 PUPILS = (31, 36)
 """Positions, from 0, of the pupils among FG-NET's 68 landmarks."""

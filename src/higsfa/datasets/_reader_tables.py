@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from higsfa.io.files import open_regular
+from higsfa.io import open_regular
 
 
 @dataclass(frozen=True)

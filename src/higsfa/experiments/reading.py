@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import ExperimentError
-from higsfa.io.files import read_regular
+from higsfa.io import read_regular
 
 __all__ = ["checked", "load_config", "located", "shipped_configs", "with_paths", "with_values"]
 

@@ -21,8 +21,8 @@ from higsfa.experiments._toml import to_toml
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import ExperimentError, in_one_line
 from higsfa.experiments.reading import load_config
+from higsfa.io import open_regular, write_atomically
 from higsfa.io.arrays import read_npz
-from higsfa.io.files import open_regular, write_atomically
 from higsfa.models import load
 from higsfa.report.checks import read_json
 from higsfa.report.limits import MAX_METRICS

@@ -19,7 +19,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.io.files import open_regular
+from higsfa.io import open_regular
 
 __all__ = ["Archive", "Header", "open_archive", "read_header", "read_npz"]
 

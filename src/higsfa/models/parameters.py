@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import cache, partial
 from math import isfinite
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field, Strict, create_model
 from sklearn.base import BaseEstimator
 
 from higsfa.core.expansions import Expansion, as_expansion, parse_expansion
@@ -24,27 +27,90 @@ from higsfa.graphs import (
     WindowGraph,
     as_recipe,
 )
-from higsfa.io.container import Arrays, Tensors, listed, members, refuse, refusing, text, truth
+from higsfa.io.container import Arrays, Few, Record, Tensors, Text, refuse, refusing, short
+from higsfa.io.nodes import MAX_VALUES
 
 RECIPES: dict[str, type[GraphRecipe]] = {
-    recipe.__name__: recipe
-    for recipe in (AutoGraph, ClusteredGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph)
+    cls.__name__: cls
+    for cls in (AutoGraph, ClusteredGraph, EdgeGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph)
 }
-"""Recipes whose parameters are plain values."""
-RECIPE_TYPES: dict[str, tuple[type, ...]] = {
-    "label": (str, int, bool, type(None)),
-    "n_groups": (int, type(None)),
-    "lag": (int,),
-    "half_width": (int,),
-    "mirrored": (bool,),
-    "self_loops": (bool,),
-}
+LEFT_OUT = ("regressor",)
+"""Parameters that have no place in a file."""
 MAX_DEPTH = 8
 """Sums of recipes within sums."""
 MAX_EXPANSION, MAX_TERM = 4096, 128
 """Characters of an expansion, and of one of its terms."""
-MAX_TEXT = 4096
+MAX_PATH = 4096
 """Characters of any other text, such as a path."""
+MAX_CANDIDATES = 2**16
+"""Numbers of features to try."""
+
+
+# ---------------------------------------------------------------------- types
+
+
+def _without_duplicates(value: Any) -> Any:
+    """Pairs of labels and values as a dictionary."""
+    if isinstance(value, list) and len(dict(value)) < len(value):
+        raise ValueError("a label is named twice")
+    return dict(value) if isinstance(value, list) else value
+
+
+T = TypeVar("T")
+LabelName = int | Text
+Size = Annotated[int, Field(ge=1, le=MAX_VALUES)]
+Path = Annotated[str, AfterValidator(partial(short, longest=MAX_PATH))]
+Sizes = Annotated[list[int], Field(max_length=8, fail_fast=True), AfterValidator(tuple)]
+Plain = bool | int | float | Path | Sizes | None
+Pair = Annotated[tuple[LabelName, T], Strict(False)]  # a list in JSON
+ByLabel = Annotated[T | Few[Pair[T]], AfterValidator(_without_duplicates)]
+
+
+class ExpansionRecord(Record):
+    text: str
+
+
+# These have a form of their own, and further checks.
+SPECIAL: dict[str, Any] = {
+    "expansion": str | ExpansionRecord,
+    "graph": Any,
+    "graphs": Few[Any],
+    "layers": Few[Any] | None,
+    "center": bool,
+    "candidates": Annotated[list[int], Field(max_length=MAX_CANDIDATES, fail_fast=True)] | None,
+}
+# These are checked here, because scikit-learn does not check recipes, nor what is in a dictionary.
+TYPES: dict[str, Any] = {
+    "label": LabelName | bool | None,
+    "n_groups": int | None,
+    "lag": int,
+    "half_width": int,
+    "mirrored": bool,
+    "self_loops": bool,
+    "weights": Few[float] | None,
+    "n_features": ByLabel[int | Literal["cv"] | None],
+    "n_classes": ByLabel[int | None],
+    "integer": ByLabel[bool],
+    "regularization": float,
+    "cv": int,
+}
+TRUTH = ("mirrored", "self_loops", "integer")
+
+
+@cache
+def _record(cls: type) -> type[Record]:
+    """The parameters of a class; those without a type above are plain values."""
+    names = [name for name in cls._get_param_names() if name not in LEFT_OUT]  # type: ignore[attr-defined]
+    types: dict[str, Any] = {name: ((SPECIAL | TYPES).get(name, Plain), ...) for name in names}
+    return create_model(cls.__name__, __base__=Record, **types)
+
+
+class EdgesRecord(Record):
+    sparse: bool
+    node_weights: bool
+
+
+# ---------------------------------------------------------------------- parameters
 
 
 def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[str, Any]:
@@ -60,33 +126,62 @@ def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[s
             packed[name] = None if value is None else [pack_params(layer, arrays, prefix) for layer in value]
         elif name == "center":
             packed[name] = _pack_array(value, arrays, f"{prefix}params.center")
-        else:
-            packed[name] = plain(value, f"{name} of {type(estimator).__name__}")
+        elif name == "candidates":
+            packed[name] = None if value is None else [int(k) for k in value]
+        elif name not in LEFT_OUT:
+            packed[name] = _pack_value(value, name, type(estimator).__name__)
     return packed
 
 
 def unpack_params(cls: type, record: Any, tensors: Tensors, prefix: str) -> Any:
     """An object of a known class, with parameters that it accepts."""
     what = f"parameters of {cls.__name__}"
-    names = cls._get_param_names()  # type: ignore[attr-defined]
-    params = dict(zip(names, members(record, what, *names), strict=True))
-    for name, value in params.items():
-        if name == "expansion":
-            given = value if isinstance(value, str) else members(value, f"{what}: expansion", "text")[0]
-            expansion = read_expansion(given)
-            params[name] = value if isinstance(value, str) else expansion
-        elif name == "graph":
-            params[name] = _unpack_graph(value, tensors, f"{prefix}graph.")
-        elif name == "layers" and value is not None:
-            params[name] = [unpack_params(Layer, layer, tensors, prefix) for layer in listed(value, what)]
-        elif name == "center":
-            params[name] = _unpack_array(value, tensors, f"{prefix}params.center")
-        else:
-            params[name] = _checked(value, f"{what}: {name}")
+    params = dict(_record(cls).read(record, what))
+    if "expansion" in params:
+        given = params["expansion"]
+        expansion = read_expansion(given if isinstance(given, str) else given.text)
+        params["expansion"] = given if isinstance(given, str) else expansion
+    if "graph" in params:
+        params["graph"] = _unpack_graph(params["graph"], tensors, f"{prefix}graph.")
+    if params.get("layers") is not None:
+        params["layers"] = [unpack_params(Layer, layer, tensors, prefix) for layer in params["layers"]]
+    if "center" in params:
+        params["center"] = _unpack_array(params["center"], tensors, f"{prefix}params.center")
     made = cls(**params)
     with refusing(what):
         made._validate_params()
     return made
+
+
+def pack_common(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    """Parameters, and names of the input features: one text with zeros between them."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None:
+        if any("\0" in name for name in names):
+            raise ValueError("feature names with a zero character cannot be saved")
+        written = "\0".join(names).encode("utf-8", "surrogatepass")
+        arrays[f"{prefix}feature_names_in"] = np.frombuffer(written, dtype=np.uint8)
+    return {"params": pack_params(estimator, arrays, prefix), "feature_names_in": names is not None}
+
+
+def unpack_common(cls: type, record: Any, n_features: int, tensors: Tensors, prefix: str) -> Any:
+    estimator = unpack_params(cls, record.params, tensors, prefix)
+    estimator.n_features_in_ = n_features
+    if record.feature_names_in:
+        estimator.feature_names_in_ = _unpack_names(tensors, f"{prefix}feature_names_in", n_features)
+    return estimator
+
+
+def _unpack_names(tensors: Tensors, name: str, n_features: int) -> NDArray[Any]:
+    raw = tensors.take(name, "U8", (None,))
+    wide = bool(np.any(raw > 127))  # such a text takes four bytes a character in memory, twice for a moment
+    tensors.spend((8 if wide else 2) * len(raw))
+    with refusing(name):
+        written = str(raw.data, "utf-8", "surrogatepass")
+    if written.count("\0") != n_features - 1:
+        refuse(f"{name} must hold {n_features:,} names")
+    tensors.spend(80 * n_features)
+    return np.array(written.split("\0"), dtype=object)
 
 
 # ---------------------------------------------------------------------- expansions
@@ -104,12 +199,11 @@ def expansion_text(expansion: Expansion) -> str:
     return written
 
 
-def read_expansion(written: Any) -> Expansion:
-    """An expansion from its text; short pieces only, because that is what the parser is quick with."""
-    written = text(written, "expansion", MAX_EXPANSION)
-    if max(map(len, written.split("|"))) > MAX_TERM:
-        refuse(f"expansion: a term has more than {MAX_TERM} characters")
+def read_expansion(written: str) -> Expansion:
+    """An expansion from its text, within limits for which the parser is quick."""
     with refusing("expansion"):
+        if max(map(len, short(written, MAX_EXPANSION).split("|"))) > MAX_TERM:
+            refuse(f"expansion: a term has more than {MAX_TERM} characters")
         return parse_expansion(written)
 
 
@@ -140,45 +234,32 @@ def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> di
     if type(recipe) is not RECIPES.get(name):
         raise TypeError(f"graph: a {name} cannot be saved; recipes of higsfa.graphs and their sums can")
     params = recipe.get_params(deep=False)
-    return {"recipe": name} | {
-        key: typed(plain(value, f"{key} of {name}"), RECIPE_TYPES[key]) for key, value in params.items()
-    }
+    return {"recipe": name} | {key: _pack_value(value, key, name) for key, value in params.items()}
 
 
-def _unpack_graph(value: Any, tensors: Tensors, prefix: str) -> Any:
-    if isinstance(value, str):
+def _unpack_graph(value: Any, tensors: Tensors, prefix: str, depth: int = 0) -> Any:
+    """A recipe; at the top also the name of one."""
+    if isinstance(value, str) and depth == 0:
         with refusing("graph"):
-            as_recipe(text(value, "graph", 100))
+            as_recipe(short(value, 100))
         return value
-    return _unpack_recipe(value, tensors, prefix, 0)
-
-
-def _unpack_recipe(record: Any, tensors: Tensors, prefix: str, depth: int) -> GraphRecipe:
-    name = record.get("recipe") if isinstance(record, dict) else None
     if depth > MAX_DEPTH:
         refuse("graph: sums within sums are nested too deeply")
-    if name == "GraphSum":
-        _, parts, weights = members(record, "graph", "recipe", "graphs", "weights")
-        graphs = [
-            _unpack_recipe(part, tensors, f"{prefix}{k}.", depth + 1) for k, part in enumerate(listed(parts, "graphs"))
-        ]
-        if weights is not None:
-            weights = listed(weights, "graph: weights", len(graphs))
-            if len(weights) != len(graphs) or not all(type(weight) is float for weight in weights):
-                refuse("graph: weights must be one real number for each graph")
-        return GraphSum(graphs, weights)
-    if name == "EdgeGraph":
-        _, sparse, weighted = members(record, "graph", "recipe", "sparse", "node_weights")
-        edges = _unpack_edges(tensors, prefix, truth(sparse, "graph: sparse"))
-        return EdgeGraph(edges, _unpack_array(weighted, tensors, f"{prefix}node_weights"))
+    name = value.get("recipe") if isinstance(value, dict) else None
     if not isinstance(name, str) or name not in RECIPES:
         refuse("graph: unknown recipe")
-    keys = RECIPES[name]._get_param_names()
-    values = members(record, f"graph {name}", "recipe", *keys)[1:]
-    for key, value in zip(keys, values, strict=True):
-        if type(value) not in RECIPE_TYPES[key]:
-            refuse(f"graph {name}: {key} has a value of the wrong type")
-    return RECIPES[name](**dict(zip(keys, values, strict=True)))
+    rest = {key: entry for key, entry in value.items() if key != "recipe"}
+    if name == "EdgeGraph":
+        given = EdgesRecord.read(rest, "graph")
+        edges = _unpack_edges(tensors, prefix, given.sparse)
+        return EdgeGraph(edges, _unpack_array(given.node_weights, tensors, f"{prefix}node_weights"))
+    params = dict(_record(RECIPES[name]).read(rest, f"graph {name}"))
+    if name == "GraphSum":
+        parts = enumerate(params["graphs"])
+        params["graphs"] = [_unpack_graph(part, tensors, f"{prefix}{k}.", depth + 1) for k, part in parts]
+        if params["weights"] is not None and len(params["weights"]) != len(params["graphs"]):
+            refuse("graph: weights must be one real number for each graph")
+    return RECIPES[name](**params)
 
 
 def _unpack_edges(tensors: Tensors, prefix: str, sparse: bool) -> Any:
@@ -199,6 +280,22 @@ def _unpack_edges(tensors: Tensors, prefix: str, sparse: bool) -> Any:
 # ---------------------------------------------------------------------- plain values
 
 
+def _pack_value(value: Any, name: str, owner: str) -> Any:
+    """A value that JSON can hold; of a dictionary by label, the pairs."""
+    if isinstance(value, dict):
+        return [[pack_label_name(label), _pack_value(own, name, f"label {label!r}")] for label, own in value.items()]
+    value = plain(value, f"{name} of {owner}")
+    if name in TRUTH:
+        return bool(value)
+    return int(value) if isinstance(value, bool) and name in TYPES and name != "label" else value
+
+
+def pack_label_name(name: Any) -> Any:
+    if isinstance(name, bool | np.bool_) or not isinstance(name, str | int | np.integer):
+        raise TypeError(f"label {name!r} cannot be saved: names of labels must be texts or whole numbers")
+    return plain(name, "name of a label")
+
+
 def _pack_array(value: Any, arrays: Arrays, name: str) -> bool:
     """One-dimensional array-like or None; tells whether there is one."""
     if value is not None:
@@ -206,8 +303,8 @@ def _pack_array(value: Any, arrays: Arrays, name: str) -> bool:
     return value is not None
 
 
-def _unpack_array(given: Any, tensors: Tensors, name: str) -> Any:
-    return tensors.take(name, "F64", (None,)) if truth(given, name) else None
+def _unpack_array(given: bool, tensors: Tensors, name: str) -> Any:
+    return tensors.take(name, "F64", (None,)) if given else None
 
 
 def plain(value: Any, what: str) -> Any:
@@ -225,21 +322,3 @@ def plain(value: Any, what: str) -> Any:
     if isinstance(value, str):
         return str(value)
     raise TypeError(f"{what} is a {type(value).__name__}, which cannot be saved")
-
-
-def typed(value: Any, types: tuple[type, ...]) -> Any:
-    """True where a number is meant is 1; 1, or None, where a truth value is meant is True, or False."""
-    if types == (bool,):
-        return bool(value)
-    return int(value) if isinstance(value, bool) and bool not in types else value
-
-
-def _checked(value: Any, what: str) -> Any:
-    """A plain value, or a few integers, which become a tuple."""
-    if isinstance(value, list):
-        if not all(type(entry) is int for entry in listed(value, what, 8)):
-            refuse(f"{what} must hold integers")
-        return tuple(value)
-    if isinstance(value, dict):
-        refuse(f"{what} must be a plain value")
-    return text(value, what, MAX_TEXT) if isinstance(value, str) else value

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from higsfa.core.labels import label_names, missing, pick_label
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
-from higsfa.io.files import write_atomically
+from higsfa.io import write_atomically
 from higsfa.report.explorer_data import Examples, Floats, label_data, label_sliders, payload, shown
 from higsfa.sources import Source, as_source
 

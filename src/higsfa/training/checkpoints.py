@@ -28,6 +28,7 @@ from higsfa.core._expansion_terms import Function, Term
 from higsfa.core.graph import TrainingGraph
 from higsfa.core.nodes import Node
 from higsfa.core.statistics import Sums, Tree, zero_for
+from higsfa.io import open_regular, read_regular, write_atomically
 from higsfa.io.container import (
     Tensors,
     open_tensors,
@@ -36,7 +37,6 @@ from higsfa.io.container import (
     refuse,
     serialize,
 )
-from higsfa.io.files import open_regular, read_regular, write_atomically
 from higsfa.io.nodes import NodeShape, pack_nodes, unpack_nodes
 from higsfa.training.features import Schedule
 from higsfa.training.identity import UnknownIdentity, identify

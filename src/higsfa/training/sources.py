@@ -23,8 +23,8 @@ from typing import Any, ClassVar, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from higsfa.io import open_regular, read_regular, replacing, write_atomically
 from higsfa.io.arrays import read_header
-from higsfa.io.files import open_regular, read_regular, replacing, write_atomically
 
 __all__ = ["Distorts", "Source", "array", "as_source", "cache", "dask", "map", "npy", "repeat", "zarr"]
 
