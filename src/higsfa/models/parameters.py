@@ -19,7 +19,6 @@ from higsfa.graphs import (
     AutoGraph,
     ClusteredGraph,
     EdgeGraph,
-    GraphRecipe,
     GraphSum,
     MixedGraph,
     SequenceGraph,
@@ -27,10 +26,10 @@ from higsfa.graphs import (
     WindowGraph,
     as_recipe,
 )
-from higsfa.io.container import Arrays, Few, Record, Tensors, Text, refuse, refusing, short
+from higsfa.io.container import MAX_LIST, Arrays, Few, Record, Tensors, Text, refuse, refusing, short
 from higsfa.io.nodes import MAX_VALUES
 
-RECIPES: dict[str, type[GraphRecipe]] = {
+RECIPES: dict[str, type] = {
     cls.__name__: cls
     for cls in (AutoGraph, ClusteredGraph, EdgeGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph)
 }
@@ -49,11 +48,9 @@ MAX_CANDIDATES = 2**16
 # ---------------------------------------------------------------------- types
 
 
-def _without_duplicates(value: Any) -> Any:
-    """Pairs of labels and values as a dictionary."""
-    if isinstance(value, list) and len(dict(value)) < len(value):
-        raise ValueError("a label is named twice")
-    return dict(value) if isinstance(value, list) else value
+def _dictionary(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    made = dict(pairs)
+    return made if len(made) == len(pairs) else refuse("a label is named twice")
 
 
 T = TypeVar("T")
@@ -63,7 +60,7 @@ Path = Annotated[str, AfterValidator(partial(short, longest=MAX_PATH))]
 Sizes = Annotated[list[int], Field(max_length=8, fail_fast=True), AfterValidator(tuple)]
 Plain = bool | int | float | Path | Sizes | None
 Pair = Annotated[tuple[LabelName, T], Strict(False)]  # a list in JSON
-ByLabel = Annotated[T | Few[Pair[T]], AfterValidator(_without_duplicates)]
+ByLabel = Annotated[list[Pair[T]], Field(max_length=MAX_LIST, fail_fast=True), AfterValidator(_dictionary)]
 
 
 class ExpansionRecord(Record):
@@ -88,9 +85,9 @@ TYPES: dict[str, Any] = {
     "mirrored": bool,
     "self_loops": bool,
     "weights": Few[float] | None,
-    "n_features": ByLabel[int | Literal["cv"] | None],
-    "n_classes": ByLabel[int | None],
-    "integer": ByLabel[bool],
+    "n_features": int | Literal["cv"] | ByLabel[int | Literal["cv"] | None] | None,
+    "n_classes": int | ByLabel[int | None] | None,
+    "integer": bool | ByLabel[bool],
     "regularization": float,
     "cv": int,
 }
@@ -212,13 +209,15 @@ def read_expansion(written: str) -> Expansion:
 
 def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> dict[str, Any]:
     name = type(recipe).__name__
+    if RECIPES.get(name) is not type(recipe):
+        raise TypeError(f"graph: a {name} cannot be saved; recipes of higsfa.graphs and their sums can")
     if depth > MAX_DEPTH:
         raise ValueError(f"sums of recipes within sums cannot be saved beyond a depth of {MAX_DEPTH}")
-    if type(recipe) is GraphSum:
+    if name == "GraphSum":
         graphs = [_pack_recipe(part, arrays, f"{prefix}{k}.", depth + 1) for k, part in enumerate(recipe.graphs)]
         weights = None if recipe.weights is None else [float(weight) for weight in recipe.weights]
         return {"recipe": name, "graphs": graphs, "weights": plain(weights, "weights of GraphSum")}
-    if type(recipe) is EdgeGraph:
+    if name == "EdgeGraph":
         if sp.issparse(recipe.edges):
             edges = sp.csr_array(recipe.edges, dtype=np.float64, copy=True)
             if edges.shape[0] != edges.shape[1]:
@@ -231,8 +230,6 @@ def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> di
             arrays[f"{prefix}edges"] = np.asarray(recipe.edges, dtype=np.float64)
         node_weights = _pack_array(recipe.node_weights, arrays, f"{prefix}node_weights")
         return {"recipe": name, "sparse": sp.issparse(recipe.edges), "node_weights": node_weights}
-    if type(recipe) is not RECIPES.get(name):
-        raise TypeError(f"graph: a {name} cannot be saved; recipes of higsfa.graphs and their sums can")
     params = recipe.get_params(deep=False)
     return {"recipe": name} | {key: _pack_value(value, key, name) for key, value in params.items()}
 

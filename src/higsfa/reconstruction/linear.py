@@ -159,16 +159,17 @@ class LinearReconstruction(BaseEstimator):
     def _learn(self, Y: Any, images: Any, before: PairSums | None) -> LinearReconstruction:
         with unchanged_on_error(self):
             sums, shape = _gather(Y, images), samples(images, "images").shape
-            if before is not None:
+            if before is None:
+                self.image_shape_ = tuple(shape)
+            else:
                 self._check_sizes(len(sums.mean_y), shape)
-                sums, shape = before + sums, self.image_shape_
+                sums = before + sums
             self.sums_ = sums
             self.components_, self.intercept_ = sums.solve(float(self.alpha))
             self.error_ = sums.error(self.components_, self.intercept_)
             self.mean_ = sums.mean_x
             self.feature_mean_ = sums.mean_y
             self.feature_scale_ = np.sqrt(np.diag(sums.yy) / sums.count)
-            self.image_shape_ = tuple(shape)
             self.n_samples_seen_ = sums.count
             self.n_features_in_ = len(sums.mean_y)
         return self
