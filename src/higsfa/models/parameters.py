@@ -29,7 +29,7 @@ from higsfa.graphs import (
 from higsfa.io.container import MAX_LIST, Arrays, Few, Record, Tensors, Text, refuse, refusing, short
 from higsfa.io.nodes import MAX_VALUES
 
-RECIPES: dict[str, type] = {
+RECIPES: dict[str, Any] = {
     cls.__name__: cls
     for cls in (AutoGraph, ClusteredGraph, EdgeGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph)
 }
