@@ -111,15 +111,7 @@ class Entry(Record):
 
 
 class Tensors:
-    """The arrays of a file, each compared with what is expected before it is read.
-
-    Parameters
-    ----------
-    file : open file, or bytes in memory.
-    start : where the arrays begin.
-    entries : where each of them lies.
-    size : of the whole file.
-    """
+    """The arrays of a file of some size, which begin at `start`; each is compared with what is expected, then read."""
 
     def __init__(self, file: BinaryIO, start: int, entries: dict[str, Entry], size: int) -> None:
         self._file, self._start, self._entries, self.size = file, start, entries, size
@@ -199,8 +191,8 @@ def parse_json(raw: bytes) -> Any:
             raw.decode("utf-8", "surrogatepass"),
             object_pairs_hook=_object,
             parse_constant=lambda name: refuse(f"its header holds {name}"),
-            parse_int=lambda digits: int(_checked(digits)),
-            parse_float=_real,
+            parse_int=lambda digits: _number(int, digits),
+            parse_float=lambda digits: _number(float, digits),
         )
     except RecursionError:
         refuse("its header is nested too deeply")
@@ -213,15 +205,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record if len(record) == len(pairs) else refuse("its header holds a key twice")
 
 
-def _real(digits: str) -> float:
-    value = float(_checked(digits))
-    return value if isfinite(value) else refuse("its header holds a number that is too large")
-
-
-def _checked(digits: str) -> str:
+def _number(kind: type[int] | type[float], digits: str) -> float:
     if len(digits) > MAX_DIGITS:
         refuse(f"its header holds a number of more than {MAX_DIGITS} digits")
-    return digits
+    value = kind(digits)
+    return value if isfinite(value) else refuse("its header holds a number that is too large")
 
 
 # ---------------------------------------------------------------------- writing

@@ -18,28 +18,9 @@ from pydantic import Field
 from sklearn.pipeline import Pipeline
 
 from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead
-from higsfa.io import open_regular, write_atomically
-from higsfa.io.container import (
-    Arrays,
-    Few,
-    ModelFileError,
-    Record,
-    Tensors,
-    Text,
-    open_tensors,
-    read_header,
-    refuse,
-    serialize,
-)
-from higsfa.models.heads import HeadRecord, pack_head, unpack_head
-from higsfa.models.networks import (
-    NetworkRecord,
-    SingleRecord,
-    pack_network,
-    pack_single,
-    unpack_network,
-    unpack_single,
-)
+from higsfa.io import container, open_regular, write_atomically
+from higsfa.io.container import Arrays, Few, ModelFileError, Record, Tensors, Text, refuse
+from higsfa.models import heads, networks
 
 __all__ = ["ModelFileError", "load", "save"]
 
@@ -77,7 +58,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 
     arrays: Arrays = {}
     record = _pack(estimator, KINDS, arrays, "")
-    data = serialize({"format": FORMAT, "protocol": PROTOCOL, "version": __version__} | record, arrays)
+    data = container.serialize({"format": FORMAT, "protocol": PROTOCOL, "version": __version__} | record, arrays)
     arrays.clear()
     try:
         _read(io.BytesIO(data), len(data))
@@ -121,7 +102,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _read(file: BinaryIO, size: int) -> Any:
-    header, listing, start = read_header(file, size)
+    header, listing, start = container.read_header(file, size)
     if header.get("format") != FORMAT:
         refuse(f"no model of higsfa: its format is not {FORMAT!r}")
     if "version" not in header:
@@ -131,7 +112,7 @@ def _read(file: BinaryIO, size: int) -> Any:
         refuse(f"made by a newer higsfa, protocol {protocol}; this version reads up to {PROTOCOL}: update higsfa")
     for old in range(protocol, PROTOCOL):
         header = UPGRADES[old](header)
-    tensors = open_tensors(file, size, listing, start)
+    tensors = container.open_tensors(file, size, listing, start)
     record = {key: value for key, value in header.items() if key not in Frame.model_fields}
     model = _unpack(record, KINDS, tensors, "")
     tensors.finish()
@@ -221,12 +202,12 @@ class Kind(NamedTuple):
     unpack: Callable[[type, Any, Tensors, str], Any]
 
 
-SINGLE = Kind(SingleRecord, pack_single, unpack_single)
-NETWORK = Kind(NetworkRecord, pack_network, unpack_network)
+SINGLE = Kind(networks.SingleRecord, networks.pack_single, networks.unpack_single)
+NETWORK = Kind(networks.NetworkRecord, networks.pack_network, networks.unpack_network)
 ESTIMATORS: dict[type, Kind] = {
     **dict.fromkeys((SFA, GSFA, ISFA, IGSFA), SINGLE),
     **dict.fromkeys((HSFA, HGSFA, HiSFA, HiGSFA), NETWORK),
-    LabelHead: Kind(HeadRecord, pack_head, unpack_head),
+    LabelHead: Kind(heads.HeadRecord, heads.pack_head, heads.unpack_head),
 }
 KINDS: dict[type, Kind] = ESTIMATORS | {Pipeline: Kind(PipelineRecord, _pack_pipeline, _unpack_pipeline)}
 
@@ -241,11 +222,9 @@ def _pack(estimator: Any, kinds: dict[type, Kind], arrays: Arrays, prefix: str) 
 
 
 def _unpack(record: Any, kinds: dict[type, Kind], tensors: Tensors, prefix: str) -> Any:
-    known = {cls.__name__: cls for cls in kinds}
     name = record.get("kind") if isinstance(record, dict) else None
-    if not isinstance(name, str) or name not in known:
-        refuse(f"unknown kind of model; known are {', '.join(known)}")
-    cls = known[name]
-    kind = kinds[cls]
-    rest = {key: value for key, value in record.items() if key != "kind"}
-    return kind.unpack(cls, kind.record.read(rest, name), tensors, prefix)
+    for cls, kind in kinds.items():
+        if cls.__name__ == name:
+            rest = {key: value for key, value in record.items() if key != "kind"}
+            return kind.unpack(cls, kind.record.read(rest, name), tensors, prefix)
+    refuse(f"unknown kind of model; known are {', '.join(cls.__name__ for cls in kinds)}")

@@ -221,7 +221,10 @@ def refine(
         raise ValueError(f"bounds={bounds!r}: the first must be smaller than the second")
     if prior is not None and prior.n_features_in_ != model.n_inputs:
         raise ValueError(f"prior is for {prior.n_features_in_} pixels, but the network sees {model.n_inputs}")
-    X = _flat(_start(net, Y, start), "start", len(Y), model.n_inputs)
+    guess = net if start is None else start
+    if guess is net or isinstance(guess, LinearReconstruction):
+        guess = decode(guess, Y)
+    X = _flat(guess, "start", len(Y), model.n_inputs)
     X = X if bounds is None else np.clip(X, *bounds)
     before = _features(model, X) - Y
     units = _units(scale, prior, start, Y)
@@ -278,12 +281,6 @@ def _features(model: Differentiable, X: Floats) -> Floats:
     return np.concatenate([model.features(x[None]) for x in X])
 
 
-def _start(net: Any, Y: Floats, start: Any) -> Any:
-    if start is None:
-        return decode(net, Y)
-    return decode(start, Y) if isinstance(start, LinearReconstruction) else start
-
-
 def _flat(images: Any, name: str, n: int, n_inputs: int) -> Floats:
     images = np.asarray(images, dtype=np.float64)
     if images.size != n * n_inputs or len(images) != n:
@@ -294,10 +291,7 @@ def _flat(images: Any, name: str, n: int, n_inputs: int) -> Floats:
 
 
 def _units(scale: Any, prior: ImagePrior | None, start: Any, Y: Floats) -> Floats:
-    """Positive units of the errors of features Y, as an array like them.
-
-    Features that did not vary in training get the unit of the others.
-    """
+    """Positive units of the errors of features Y, like them; features that did not vary get the unit of the others."""
     if scale is None and prior is not None:
         scale = prior.feature_scale_
     if scale is None and isinstance(start, LinearReconstruction):
