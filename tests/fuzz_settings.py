@@ -13,7 +13,7 @@ from fuzzing import NUMBERS, Kind, mutate_bytes, mutate_json, pick, quietly
 from higsfa import sources
 from higsfa.experiments import ExperimentError, load_config
 from higsfa.experiments._toml import to_toml
-from higsfa.experiments.npz import read_npz
+from higsfa.io.arrays import read_npz
 
 # ---------------------------------------------------------------------- experiments
 

@@ -2,7 +2,7 @@
 
 Every kind of file has seeds, a function that makes a damaged or invented file of them, and one that uses a file as a
 user would. A use ends well, or in an error that is documented, which is then its outcome; everything else is a bug.
-``tests/test_persistence_fuzz.py`` counts the work of some files, ``tests/soak_fuzz.py`` tries very many.
+``tests/models/test_fuzz.py`` counts the work of some files, ``tests/soak_fuzz.py`` tries very many.
 """
 
 import copy

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead, Layer
-    from higsfa.persistence import ModelFileError, load, save
+    from higsfa.models import ModelFileError, load, save
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "persistence" if name in ("ModelFileError", "load", "save") else "estimators"
+    home = "models" if name in ("ModelFileError", "load", "save") else "estimators"
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value

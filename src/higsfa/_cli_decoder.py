@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from higsfa._cli_errors import WrongUsage
-from higsfa._files import open_regular, replacing
+from higsfa.io import open_regular, replacing
 
 FILE = "decoder.npz"
 """In the run folder: the arrays below, and `model`, the hash of the network that they belong to."""
@@ -65,7 +65,7 @@ class RunData:
 
 def _read(path: Path, model: str, shape: tuple[int, ...]) -> Any:
     """The decoder in a file; None if there is none, or one of another model, or a damaged one."""
-    from higsfa.experiments.npz import read_npz
+    from higsfa.io.arrays import read_npz
     from higsfa.reconstruction import LinearReconstruction
 
     if not path.is_file():

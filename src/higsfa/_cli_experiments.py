@@ -10,7 +10,7 @@ import typer
 from higsfa._cli_errors import WrongUsage, existing, free_file, free_folder, wrong_usage
 from higsfa._cli_options import DataFolder, Force, Jobs, Json, RunFolder, opened_run
 from higsfa._cli_screen import metrics_tables, print_json, say, scores_table, stages, table
-from higsfa._files import write_atomically
+from higsfa.io import write_atomically
 
 
 def train(

@@ -14,7 +14,7 @@ from higsfa import _cli_sheet as sheets
 from higsfa._cli_decoder import RunData
 from higsfa._cli_errors import WrongUsage, existing, wrong_usage
 from higsfa._cli_views import morphed
-from higsfa._files import replacing
+from higsfa.io import replacing
 
 MAX_SHOWN = 32
 """Most pictures on one sheet."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from higsfa._cli_errors import one_line
-from higsfa._files import write_atomically
+from higsfa.io import write_atomically
 
 Grey = NDArray[np.uint8]
 

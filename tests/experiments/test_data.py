@@ -9,9 +9,9 @@ from higsfa.experiments import ExperimentError, load_config, with_values
 from higsfa.experiments.data import read_data
 from higsfa.experiments.labels import read_labels
 from higsfa.experiments.networks import make_graph
-from higsfa.experiments.npz import read_npz
 from higsfa.experiments.protocol import decoded, open_experiment
 from higsfa.images import FaceSampler, normalize_contrast
+from higsfa.io.arrays import read_npz
 
 
 @pytest.mark.parametrize("with_eyes", [True, False])

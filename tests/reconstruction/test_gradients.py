@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from higsfa import GSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, Layer
-from higsfa._reconstruction_gradients import Differentiable
 from higsfa.core.expansion.expansion import FunctionExpansion
+from higsfa.reconstruction.gradients import Differentiable
 
 EXPANSIONS = [
     "identity",

@@ -8,9 +8,9 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, Ridge
 
-from higsfa import _reconstruction_linear, sources
+from higsfa import sources
 from higsfa.metrics import reconstruction_error
-from higsfa.reconstruction import LinearReconstruction
+from higsfa.reconstruction import LinearReconstruction, linear
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_blocks_parts_memmaps_and_sources_give_the_same_map(data, tmp_path, monk
     parts = LinearReconstruction()
     for lo, hi in ((0, 1), (1, 90), (90, 200)):
         parts.partial_fit(Y[lo:hi], X[lo:hi])
-    monkeypatch.setattr(_reconstruction_linear, "BLOCK_VALUES", block)
+    monkeypatch.setattr(linear, "BLOCK_VALUES", block)
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "Y.npy", Y)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")

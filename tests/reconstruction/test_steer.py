@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from higsfa import IGSFA
-from higsfa._reconstruction_gradients import Differentiable
-from higsfa._reconstruction_steer import steer
 from higsfa.reconstruction import ImagePrior
+from higsfa.reconstruction.gradients import Differentiable
+from higsfa.reconstruction.morphing import steer
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def linear():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 6)) @ rng.normal(size=(6, 6))
     node = IGSFA(n_components=4, n_slow=2, graph="serial").fit(X, X[:, 0])
-    return X, node, ImagePrior(3).fit(X)
+    return X, node, ImagePrior(3).fit(None, X)
 
 
 @pytest.mark.parametrize("with_prior", [False, True])

@@ -16,8 +16,8 @@ from safetensors.numpy import load as read_arrays
 import higsfa.training.checkpoints as checkpoints
 import higsfa.training.network as driver
 from higsfa import HiGSFA, Layer
-from higsfa._model_file import KEY, serialize
 from higsfa.graphs import ClusteredGraph, SerialGraph
+from higsfa.io.container import KEY, serialize
 from higsfa.training.checkpoints import CheckpointError
 
 N_BLOCKS = 5

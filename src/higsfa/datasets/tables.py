@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._files import open_regular, read_regular
 from higsfa.datasets.image_files import stem
+from higsfa.io import open_regular, read_regular
 
 MAX_LINE = 65_536
 """Longest line of a table, in characters."""

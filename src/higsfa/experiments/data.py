@@ -25,8 +25,8 @@ from higsfa.experiments.config import (
     UtkfaceData,
 )
 from higsfa.experiments.errors import in_one_line, named, noted
-from higsfa.experiments.npz import read_npz
 from higsfa.experiments.pictures import FILES_RANGE, PixelRange, face_sampler, range_of
+from higsfa.io.arrays import read_npz
 from higsfa.sources import Source
 
 __all__ = ["Data", "read_data"]

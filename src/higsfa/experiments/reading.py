@@ -13,9 +13,9 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from higsfa._files import read_regular
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import ExperimentError
+from higsfa.io import read_regular
 
 __all__ = ["checked", "load_config", "located", "shipped_configs", "with_paths", "with_values"]
 

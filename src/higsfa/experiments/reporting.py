@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from higsfa._files import without_waiting
+from higsfa.io import without_waiting
 from higsfa.training.sources import Derived, Rows, Samples, Source
 
 __all__ = ["Log", "Progress", "Silent", "counted"]

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._files import open_regular, write_atomically
 from higsfa.experiments._toml import to_toml
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import ExperimentError, in_one_line
-from higsfa.experiments.npz import read_npz
 from higsfa.experiments.reading import load_config
-from higsfa.persistence import load
+from higsfa.io import open_regular, write_atomically
+from higsfa.io.arrays import read_npz
+from higsfa.models import load
 from higsfa.report.checks import read_json
 from higsfa.report.limits import MAX_METRICS
 from higsfa.report.predictions import guarded, read_columns

@@ -26,7 +26,6 @@ from higsfa.experiments.errors import ExperimentError, in_one_line, of_the_disk
 from higsfa.experiments.gathering import gather
 from higsfa.experiments.methods import Extracted, Method, extract, methods_of
 from higsfa.experiments.networks import layer_records, make_network
-from higsfa.experiments.npz import read_npz
 from higsfa.experiments.protocol import Experiment, decoded, open_experiment
 from higsfa.experiments.reading import located, with_values
 from higsfa.experiments.rebuilding import example_images, rebuild
@@ -42,7 +41,8 @@ from higsfa.experiments.scoring import (
     truth,
 )
 from higsfa.experiments.sets import Sets, make_sets, spread
-from higsfa.persistence import save
+from higsfa.io.arrays import read_npz
+from higsfa.models import save
 from higsfa.report.limits import MAX_NPZ
 
 __all__ = ["train"]

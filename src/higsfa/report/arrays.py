@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from numpy.typing import NDArray
 
-from higsfa._array_files import Archive, open_archive
+from higsfa.io.arrays import Archive, open_archive
 from higsfa.report.checks import ReportError
 from higsfa.report.limits import MAX_NPZ
 from higsfa.report.records import Examples

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, NoReturn, TypeVar
 
-from higsfa._files import read_regular
+from higsfa.io import read_regular
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from higsfa._files import write_atomically
 from higsfa.core.graph.labels import label_names, missing, pick_label
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
+from higsfa.io import write_atomically
 from higsfa.report.explorer_data import Examples, Floats, label_data, label_sliders, payload, shown
 from higsfa.sources import Source, as_source
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
 
-from higsfa._files import write_atomically
+from higsfa.io import write_atomically
 from higsfa.report import feature_figures, figures, tables
 from higsfa.report.drawing import Figure
 from higsfa.report.pictures import Block, contact_sheet

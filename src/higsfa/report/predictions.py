@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._files import open_regular
+from higsfa.io import open_regular
 from higsfa.report.checks import LARGEST, ReportError
 from higsfa.report.limits import MAX_PREDICTIONS, MAX_ROWS
 from higsfa.report.records import Label, Predictions

@@ -24,8 +24,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa._files import open_regular, read_regular, write_atomically
-from higsfa._model_file import (
+from higsfa.core.expansion.terms import Function, Term
+from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.node.node import Node
+from higsfa.core.sums.sums import Sums, Tree
+from higsfa.io import open_regular, read_regular, write_atomically
+from higsfa.io.container import (
     Tensors,
     open_tensors,
     parse_json,
@@ -33,11 +37,7 @@ from higsfa._model_file import (
     refuse,
     serialize,
 )
-from higsfa._model_nodes import NodeShape, pack_nodes, unpack_nodes
-from higsfa.core.expansion.terms import Function, Term
-from higsfa.core.graph.graph import TrainingGraph
-from higsfa.core.node.node import Node
-from higsfa.core.sums.sums import Sums, Tree
+from higsfa.io.nodes import NodeShape, pack_nodes, unpack_nodes
 from higsfa.training.identity import UnknownIdentity, identify
 from higsfa.training.layer import LayerPlan, TrainedLayer
 from higsfa.training.stores import Schedule

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from higsfa._files import read_regular, replacing, write_atomically
+from higsfa.io import read_regular, replacing, write_atomically
 from higsfa.training.sources.arrays import as_source
 from higsfa.training.sources.base import (
     Derived,

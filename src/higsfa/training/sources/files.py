@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from higsfa._array_files import read_header
-from higsfa._files import open_regular
+from higsfa.io import open_regular
+from higsfa.io.arrays import read_header
 from higsfa.training.sources.base import Described, Rows, Samples, Source, check_array, file_identity, is_consecutive
 
 __all__ = ["MappedFile", "npy"]

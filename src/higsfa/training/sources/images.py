@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
-from higsfa._files import open_regular
+from higsfa.io import open_regular
 from higsfa.training.sources.base import Described, Rows, Samples, Shape, describe, distinct, file_identity
 
 __all__ = ["ImageFileError", "ImageFiles", "images"]

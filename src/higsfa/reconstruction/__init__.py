@@ -2,14 +2,13 @@
 
 See :class:`LinearReconstruction` for the paper's global linear map, :func:`refine` for images with given features,
 :func:`morph` for the same photograph with another label, and :func:`feature_template`, :func:`feature_gradient` and
-:func:`extreme_inputs` for three answers to what a feature sees.
+:func:`extreme_inputs` for what a feature sees.
 """
 
-from higsfa._reconstruction_linear import LinearReconstruction
-from higsfa._reconstruction_morph import morph
-from higsfa._reconstruction_prior import ImagePrior
-from higsfa._reconstruction_refine import Refinement, refine
-from higsfa._reconstruction_sight import extreme_inputs, feature_gradient, feature_template
+from higsfa.reconstruction.linear import LinearReconstruction
+from higsfa.reconstruction.morphing import morph
+from higsfa.reconstruction.refinement import ImagePrior, Refinement, refine
+from higsfa.reconstruction.views import extreme_inputs, feature_gradient, feature_template
 
 __all__ = [
     "ImagePrior",

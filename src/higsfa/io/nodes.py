@@ -1,7 +1,7 @@
-"""Trained nodes in a model file: the nodes of a layer as a few stacked arrays.
+"""Trained nodes in a file: the nodes of a layer as a few stacked arrays.
 
-A network has thousands of nodes, so a loaded layer keeps the stacked arrays and makes a node, of views into them, when
-it is asked for.
+A network has thousands of nodes, so a loaded layer keeps the stacked arrays and makes a node, of views into them, on
+demand.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._model_file import Arrays, Tensors, refuse, refusing
 from higsfa.core.expansion.expansion import Expansion
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
+from higsfa.io.container import Arrays, Tensors, refuse, refusing
 
 MAX_VALUES = 2**24
 """Numbers in a sample, in the expanded input of a node, or in the output of a layer."""
 STACKED = ("slow", "slow_offset", "rest_inputs", "rest_offset", "output_mean")
-"""Rows of all nodes, one node below the other."""
+"""The rows of all nodes, concatenated."""
 FLAT = ("rest_slow", "decoder")
-"""Matrices of all nodes, row by row, one node after the other."""
+"""The matrices of all nodes, each flattened by rows, concatenated."""
 MATRICES = ("slow", "rest_inputs", "rest_slow", "decoder")
 NODE_BYTES = 100
-"""A node's share of what is built for its layer: where its arrays begin, and its sizes once more."""
+"""What is built for a node of a layer: where its arrays begin, and a copy of its sizes."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class NodeShape:
     Attributes
     ----------
     expansion, children, n_inputs : as in the frontend of a node.
-    n_raw : size of the input before the projection on principal components; None where there is no projection.
+    n_raw : size of the input before the projection on principal components; None without a projection.
     clipped : whether inputs are clipped to a range.
     """
 
@@ -76,7 +76,7 @@ def pack_nodes(nodes: Sequence[Node], arrays: Arrays, prefix: str) -> None:
 
 
 def _sizes(node: Node) -> list[int]:
-    """J, D, rank, number of Delta values, and which matrices lie in memory column by column."""
+    """J, D, rank, number of Delta values, and bits that tell which matrices are column-major."""
     matrices = [getattr(node, name) for name in MATRICES]
     if node.frontend.projection is not None:
         matrices.append(node.frontend.projection.matrix)
@@ -85,18 +85,15 @@ def _sizes(node: Node) -> list[int]:
 
 
 def _column_major(matrix: NDArray[Any]) -> bool:
-    """Whether a copy of the matrix, as products make it, lies in memory column by column.
-
-    The last bits of a product depend on it.
-    """
+    """Whether a copy of the matrix is column-major; the last bits of a product depend on it."""
     flags = np.empty_like(matrix).flags
     return bool(flags.f_contiguous and not flags.c_contiguous)
 
 
 class StoredNodes(Sequence[Node]):
-    """The nodes of a loaded layer, made when asked for by number, and kept from then on.
+    """The nodes of a loaded layer, made on demand by index, and kept from then on.
 
-    Iteration makes them anew, so that looking through a layer does not fill the memory.
+    Iteration makes them anew, so that it does not fill the memory.
     """
 
     def __init__(self, shape: NodeShape, arrays: Arrays) -> None:
@@ -112,7 +109,7 @@ class StoredNodes(Sequence[Node]):
 
     @property
     def n_stored(self) -> int:
-        """Numbers of all nodes."""
+        """How many numbers all nodes have."""
         return sum(array.size for array in self._arrays.values())
 
     @property
@@ -121,11 +118,11 @@ class StoredNodes(Sequence[Node]):
 
     @property
     def expand(self) -> bool:
-        """Whether any of them has slow features, for which it expands its input."""
+        """Whether any node has slow features; only then inputs are expanded."""
         return bool(self._slow[-1])
 
     def table(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """J, rank and Delta values of all nodes; none of them is made for that."""
+        """J, rank and Delta values of all nodes, without making them."""
         sizes, deltas = self._arrays["nodes"], self._arrays["delta_values"]
         return sizes[:, 0].astype(np.intp), sizes[:, 2].astype(np.intp), deltas.copy()
 
@@ -183,46 +180,45 @@ def unpack_nodes(tensors: Tensors, prefix: str, shape: NodeShape, n_nodes: int, 
     tensors.spend(NODE_BYTES * n_nodes)
     I = shape.n_inputs
     table = tensors.take(f"{prefix}nodes", "I64", (n_nodes, 5))
-    _check_sizes(table, prefix, n_components, n_expanded, I, 5 if shape.n_raw is not None else 4)
-    J, D = (int(total) for total in table[:, :2].sum(axis=0))
+    _check_sizes(table, prefix, shape, n_components)
+    J, D = table[:, 0], table[:, 1]
+    n_slow, n_rest = int(J.sum()), int((D - J).sum())
     shapes: dict[str, tuple[int | None, ...]] = {
         "center": (n_nodes, I),
-        "slow": (J, n_expanded),
-        "slow_offset": (J,),
-        "rest_inputs": (D - J, I),
-        "rest_slow": (int(((table[:, 1] - table[:, 0]) * table[:, 0]).sum()),),
-        "rest_offset": (D - J,),
-        "decoder": (I * D,),
+        "slow": (n_slow, n_expanded),
+        "slow_offset": (n_slow,),
+        "rest_inputs": (n_rest, I),
+        "rest_slow": (int(((D - J) * J).sum()),),
+        "rest_offset": (n_rest,),
+        "decoder": (I * (n_slow + n_rest),),
         "decode_offset": (n_nodes, I),
-        "output_mean": (D,),
+        "output_mean": (n_slow + n_rest,),
     }
     if shape.clipped:
         shapes |= {"low": (n_nodes, I), "high": (n_nodes, I)}
     if shape.n_raw is not None:
         shapes |= {"axes": (n_nodes, shape.n_raw, I), "axes_mean": (n_nodes, shape.n_raw)}
-    arrays = {"nodes": table, "delta_values": _deltas(tensors, prefix, table[:, 3])}
-    for name, size in shapes.items():
-        arrays[name] = tensors.take(prefix + name, "F64", size)
+    arrays = {"nodes": table, "delta_values": _deltas(tensors, f"{prefix}delta_values", table[:, 3])}
+    arrays |= {name: tensors.take(prefix + name, "F64", size) for name, size in shapes.items()}
     if shape.clipped and np.any(arrays["low"] > arrays["high"]):
         refuse(f"{prefix}low is above {prefix}high")
     return StoredNodes(shape, arrays)
 
 
-def _check_sizes(
-    table: NDArray[Any], prefix: str, n_components: int, n_expanded: int, n_inputs: int, n_matrices: int
-) -> None:
+def _check_sizes(table: NDArray[Any], prefix: str, shape: NodeShape, n_components: int) -> None:
     """Sizes of the nodes, before anything is computed from them."""
+    n_expanded, n_matrices = shape.n_expanded, len(MATRICES) + (shape.n_raw is not None)
     most = [min(n_components, n_expanded), n_components, n_expanded, n_expanded, (1 << n_matrices) - 1]
     if np.any(table < 0) or np.any(table > np.array(most)):
         refuse(f"{prefix}nodes holds sizes that are out of range")
     J, D, rank, n_deltas, _ = table.T
-    if np.any(D < J) or np.any(n_inputs < D - J) or np.any(n_deltas < J) or np.any(rank < J):
+    if np.any(D < J) or np.any(shape.n_inputs < D - J) or np.any(n_deltas < J) or np.any(rank < J):
         refuse(f"{prefix}nodes holds sizes that do not fit together")
 
 
-def _deltas(tensors: Tensors, prefix: str, counts: NDArray[Any]) -> NDArray[Any]:
+def _deltas(tensors: Tensors, name: str, counts: NDArray[Any]) -> NDArray[Any]:
     """Delta values, one row a node, NaN beyond the last one."""
-    name, longest = f"{prefix}delta_values", int(counts.max())
+    longest = int(counts.max())
     tensors.spend(8 * len(counts) * longest)
     deltas = tensors.take_any(name, "F64", (len(counts), longest))
     if np.any(np.isfinite(deltas) != (np.arange(longest) < counts[:, None])):

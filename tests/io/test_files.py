@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from higsfa import HGSFA, Layer, sources
-from higsfa._files import open_regular, read_regular, replacing, write_atomically
+from higsfa.io import open_regular, read_regular, replacing, write_atomically
 from higsfa.training.checkpoints import CheckpointError
 
 

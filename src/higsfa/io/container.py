@@ -1,7 +1,7 @@
-"""The container of model files: one safetensors file, written whole or not at all, and read with suspicion.
+"""The container of model files and checkpoints: a safetensors file with a JSON header, read with suspicion.
 
 Nothing here knows what a model is. A file is a header (JSON, in the metadata of the safetensors header) and named
-arrays. The reader believes nothing: sizes are checked by arithmetic before memory is taken, and what it builds beyond
+arrays. The reader trusts nothing: sizes are checked by arithmetic before memory is allocated, and what is built beyond
 the arrays themselves is counted against an allowance. See ``docs/model-file.md``.
 """
 
@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite, prod
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Annotated, Any, BinaryIO, Literal, NoReturn, Self, TypeVar
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 KEY = "higsfa"
 """The one entry of the safetensors metadata."""
@@ -25,6 +26,8 @@ ALLOWANCE = 12 * 2**20
 """Bytes that may be built beyond the arrays, on top of the size of the file."""
 MAX_DIGITS = 40
 """Characters of a number in the header."""
+MAX_TEXT = MAX_LIST = 1000
+"""Characters of a text in the header, and entries of a list, where nothing else is said."""
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "I64": np.dtype("<i8"), "U8": np.dtype("u1")}
 
 Arrays = dict[str, NDArray[Any]]
@@ -40,7 +43,7 @@ def refuse(reason: str) -> NoReturn:
 
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
-    """Errors of our own checks, met while reading a file, are errors of the file."""
+    """Errors of checks that are made while a file is read are errors of the file."""
     try:
         yield
     except ModelFileError:
@@ -49,80 +52,66 @@ def refusing(what: str) -> Iterator[None]:
         refuse(f"{what}: {str(error).splitlines()[0][:300]}")
 
 
-# ---------------------------------------------------------------------- values of the header
+# ---------------------------------------------------------------------- records of the header
 
 
-def members(record: Any, what: str, *names: str) -> list[Any]:
-    """The values of a record that has exactly these members."""
-    if not isinstance(record, dict):
-        refuse(f"{what} must be a JSON object, found {_shown(record)}")
-    if record.keys() != set(names):
-        wrong = sorted(set(names) ^ record.keys())
-        refuse(f"{what} must have the members {', '.join(names) or '(none)'}; unknown or missing: {_names(wrong)}")
-    return [record[name] for name in names]
+class Record(BaseModel):
+    """An object of the header: exactly these members, each exactly of its type."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_members(cls, value: Any) -> Any:
+        # Here, and not by pydantic, so that thousands of unknown members are one error.
+        if isinstance(value, dict) and value.keys() != cls.model_fields.keys():
+            wrong = ", ".join(map(repr, sorted(value.keys() ^ cls.model_fields.keys())))
+            names = ", ".join(cls.model_fields) or "(none)"
+            raise ValueError(f"it must have the members {names}; unknown or missing: {wrong:.120}")
+        return value
+
+    @classmethod
+    def read(cls, value: Any, what: str) -> Self:
+        """The record in a value of the header, or a ModelFileError."""
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            refuse(_explain(error, what))
 
 
-def whole(value: Any, what: str, least: int, most: int) -> int:
-    """An integer between two bounds."""
-    if type(value) is not int or not least <= value <= most:
-        refuse(f"{what} must be an integer from {least:,} to {most:,}, found {_shown(value)}")
-    return int(value)
+def _explain(error: ValidationError, what: str) -> str:
+    """The most telling error: of a value that may be of several types, that of the type which it almost is."""
+    errors = error.errors(include_url=False, include_context=False)
+    worst = max(errors, key=lambda one: (not one["type"].endswith(("_type", "literal_error")), len(one["loc"])))
+    where = ".".join(str(step) for step in (what, *worst["loc"]) if "[" not in str(step))
+    reason = "a JSON object is needed" if worst["type"] == "model_type" else worst["msg"]
+    found = "" if isinstance(worst["input"], list | dict) else f", found {worst['input']!r:.120}"
+    return f"{where}: {reason.removeprefix('Value error, ')}{found}"
 
 
-def truth(value: Any, what: str) -> bool:
-    if type(value) is not bool:
-        refuse(f"{what} must be true or false, found {_shown(value)}")
-    return bool(value)
+def short(text: str, longest: int = MAX_TEXT) -> str:
+    return text if len(text) <= longest else refuse(f"a text of at most {longest:,} characters is needed")
 
 
-def text(value: Any, what: str, longest: int = 1000) -> str:
-    if not isinstance(value, str) or len(value) > longest:
-        refuse(f"{what} must be a text of at most {longest:,} characters, found {_shown(value)}")
-    return value
+T = TypeVar("T")
+Text = Annotated[str, AfterValidator(short)]  # Field(max_length=...) would refuse lone surrogates
+Few = Annotated[list[T], Field(max_length=MAX_LIST, fail_fast=True)]
+Some = Annotated[list[T], Field(min_length=1, max_length=MAX_LIST, fail_fast=True)]
 
 
-def listed(value: Any, what: str, longest: int = 1000) -> list[Any]:
-    if not isinstance(value, list) or len(value) > longest:
-        refuse(f"{what} must be a list of at most {longest:,} entries, found {_shown(value)}")
-    return value
+class Entry(Record):
+    """Where an array lies: its type, its shape, and its first and last byte after the header."""
 
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "an object"
-    return _short(repr(value))
-
-
-def _names(names: list[str]) -> str:
-    return _short(", ".join(map(repr, names)))
-
-
-def _short(shown: str) -> str:
-    return shown if len(shown) <= 120 else shown[:117] + "..."
+    dtype: Literal["F64", "I64", "U8"]
+    shape: Annotated[list[Annotated[int, Field(ge=0, le=2**48)]], Field(max_length=4)]
+    data_offsets: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)]
 
 
 # ---------------------------------------------------------------------- reading
 
 
-class Entry(NamedTuple):
-    """Where an array lies: its type, its shape, and its first and last byte after the header."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    stop: int
-
-
 class Tensors:
-    """The arrays of a file, each compared with what is expected before it is read.
-
-    Parameters
-    ----------
-    file : open file, or bytes in memory.
-    start : where the arrays begin.
-    entries : where each of them lies.
-    size : of the whole file.
-    """
+    """The arrays of a file of some size, which begin at `start`; each is compared with what is expected, then read."""
 
     def __init__(self, file: BinaryIO, start: int, entries: dict[str, Entry], size: int) -> None:
         self._file, self._start, self._entries, self.size = file, start, entries, size
@@ -142,15 +131,16 @@ class Tensors:
             refuse(f"array {name} is missing")
         fits = len(shape) == len(entry.shape) and all(w in (None, n) for w, n in zip(shape, entry.shape, strict=True))
         if entry.dtype != dtype or not fits:
-            refuse(f"array {name} must be {dtype} of shape {_by(shape)}, found {entry.dtype} of {_by(entry.shape)}")
+            wanted = ["any" if size is None else size for size in shape]
+            refuse(f"array {name} must be {dtype} of shape {wanted}, found {entry.dtype} of {entry.shape}")
         array = np.empty(entry.shape, DTYPES[dtype])
-        self._file.seek(self._start + entry.start)
+        self._file.seek(self._start + entry.data_offsets[0])
         if self._file.readinto(array.reshape(-1).view(np.uint8)) != array.nbytes:  # type: ignore[attr-defined]
             refuse("the file ends too early")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
     def spend(self, n_bytes: int) -> None:
-        """Count memory that is about to be taken for something other than the arrays."""
+        """Count memory that is about to be allocated for something other than the arrays."""
         self._spare -= n_bytes
         if self._spare < 0:
             refuse(f"what the header describes takes too much memory for a file of {self.size:,} bytes")
@@ -158,11 +148,7 @@ class Tensors:
     def finish(self) -> None:
         """All arrays must have been taken."""
         if self._entries:
-            refuse(f"unknown arrays: {_names(sorted(self._entries))}")
-
-
-def _by(shape: tuple[int | None, ...]) -> str:
-    return "(" + ", ".join("any" if size is None else str(size) for size in shape) + ")"
+            refuse(f"unknown arrays: {', '.join(map(repr, sorted(self._entries))):.120}")
 
 
 def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], Any, int]:
@@ -184,30 +170,18 @@ def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], Any, int]:
 
 def open_tensors(file: BinaryIO, size: int, listing: Any, start: int) -> Tensors:
     """Check the list of arrays: types, shapes, and that they fill the file without gap or overlap."""
-    n_bytes = size - start
-    entries = {name: _entry(name, value, n_bytes) for name, value in listing.items()}
+    entries = {name: Entry.read(value, f"array {name[:80]}") for name, value in listing.items()}
     position = 0
-    for entry in sorted(entries.values(), key=lambda entry: (entry.start, entry.stop)):
-        if entry.start != position:
+    for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
+        first, last = entry.data_offsets
+        if last - first != prod(entry.shape) * DTYPES[entry.dtype].itemsize:
+            refuse(f"array {name[:80]}: {last - first:,} bytes are not those of {entry.dtype} of shape {entry.shape}")
+        if first != position:
             refuse("arrays overlap or leave a gap")
-        position = entry.stop
-    if position != n_bytes:
-        refuse(f"arrays take {position:,} bytes, the file has {n_bytes:,} for them")
+        position = last
+    if position != size - start:
+        refuse(f"arrays take {position:,} bytes, the file has {size - start:,} for them")
     return Tensors(file, start, entries, size)
-
-
-def _entry(name: str, value: Any, n_bytes: int) -> Entry:
-    what = f"array {name[:80]}"
-    dtype, shape, offsets = members(value, what, "dtype", "shape", "data_offsets")
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        refuse(f"{what}: type {_shown(dtype)} is none of {', '.join(DTYPES)}")
-    sizes = tuple(whole(n, f"{what}: shape", 0, 2**48) for n in listed(shape, f"{what}: shape", 4))
-    if not isinstance(offsets, list) or len(offsets) != 2:
-        refuse(f"{what}: data_offsets must be two numbers, found {_shown(offsets)}")
-    start, stop = (whole(n, f"{what}: data_offsets", 0, n_bytes) for n in offsets)
-    if stop - start != prod(sizes) * DTYPES[dtype].itemsize:
-        refuse(f"{what}: {stop - start:,} bytes are not those of {dtype} of shape {_by(sizes)}")
-    return Entry(dtype, sizes, start, stop)
 
 
 def parse_json(raw: bytes) -> Any:
@@ -215,10 +189,10 @@ def parse_json(raw: bytes) -> Any:
     try:
         return json.loads(
             raw.decode("utf-8", "surrogatepass"),
-            object_pairs_hook=_record,
+            object_pairs_hook=_object,
             parse_constant=lambda name: refuse(f"its header holds {name}"),
-            parse_int=_integer,
-            parse_float=_real,
+            parse_int=lambda digits: _number(int, digits),
+            parse_float=lambda digits: _number(float, digits),
         )
     except RecursionError:
         refuse("its header is nested too deeply")
@@ -226,26 +200,16 @@ def parse_json(raw: bytes) -> Any:
         refuse(f"its header is no JSON: {error!s:.200}")
 
 
-def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
-    if len(record) != len(pairs):
-        refuse("its header holds a key twice")
-    return record
+    return record if len(record) == len(pairs) else refuse("its header holds a key twice")
 
 
-def _integer(digits: str) -> int:
-    return int(_short_number(digits))
-
-
-def _real(digits: str) -> float:
-    value = float(_short_number(digits))
+def _number(kind: type[int] | type[float], digits: str) -> float:
+    if len(digits) > MAX_DIGITS:
+        refuse(f"its header holds a number of more than {MAX_DIGITS} digits")
+    value = kind(digits)
     return value if isfinite(value) else refuse("its header holds a number that is too large")
-
-
-def _short_number(digits: str) -> str:
-    return (
-        digits if len(digits) <= MAX_DIGITS else refuse(f"its header holds a number of more than {MAX_DIGITS} digits")
-    )
 
 
 # ---------------------------------------------------------------------- writing

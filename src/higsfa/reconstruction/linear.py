@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from numbers import Real
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class PairSums:
         )
 
     def solve(self, alpha: float) -> tuple[Floats, Floats]:
-        """Components (k, P) and intercept (P,) of least |x - D y - c|^2 + alpha |D|^2; of equals the smallest."""
+        """Components (k, P) and intercept (P,) of least |x - D y - c|^2 + alpha |D|^2; ties go to the smallest."""
         A = self.yy + alpha * np.eye(len(self.yy))
         scale = np.sqrt(np.diag(A))
         varies = scale > 0
@@ -97,8 +98,8 @@ class LinearReconstruction(BaseEstimator):
     Parameters
     ----------
     alpha : float, default=0.0
-        Weight of the squared length of D (ridge regression). Without it, features that are linearly dependent or
-        constant are no error: the shortest of the best maps is taken.
+        Weight of the squared length of D (ridge regression). Even with 0, linearly dependent or constant features are
+        no error: the shortest of the best maps is taken.
 
     Attributes
     ----------
@@ -140,7 +141,7 @@ class LinearReconstruction(BaseEstimator):
         Parameters
         ----------
         Y : array, memmap or source of shape (n_samples, n_features)
-            Features.
+            Features. They come first, as in any regressor that predicts the second argument from the first.
         images : array, memmap or source of shape (n_samples, *image_shape)
             What they were extracted from: pictures, or rows of pixels. Read once, block by block.
 
@@ -148,29 +149,29 @@ class LinearReconstruction(BaseEstimator):
         -------
         self
         """
-        with unchanged_on_error(self):
-            self._adopt(_gather(Y, images), samples(images, "images").shape)
-        return self
+        return self._learn(Y, images, None)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, Y: Any, images: Any) -> LinearReconstruction:
-        """Learn from more samples; the same as one `fit` to all of them, up to rounding.
+        """Learn from more samples, given as in `fit`; the same as one `fit` to all of them, up to rounding."""
+        return self._learn(Y, images, getattr(self, "sums_", None))
 
-        Parameters
-        ----------
-        Y, images
-            As in `fit`.
-
-        Returns
-        -------
-        self
-        """
+    def _learn(self, Y: Any, images: Any, before: PairSums | None) -> LinearReconstruction:
         with unchanged_on_error(self):
             sums, shape = _gather(Y, images), samples(images, "images").shape
-            if hasattr(self, "sums_"):
+            if before is None:
+                self.image_shape_ = tuple(shape)
+            else:
                 self._check_sizes(len(sums.mean_y), shape)
-                sums, shape = self.sums_ + sums, self.image_shape_
-            self._adopt(sums, shape)
+                sums = before + sums
+            self.sums_ = sums
+            self.components_, self.intercept_ = sums.solve(float(self.alpha))
+            self.error_ = sums.error(self.components_, self.intercept_)
+            self.mean_ = sums.mean_x
+            self.feature_mean_ = sums.mean_y
+            self.feature_scale_ = np.sqrt(np.diag(sums.yy) / sums.count)
+            self.n_samples_seen_ = sums.count
+            self.n_features_in_ = len(sums.mean_y)
         return self
 
     def predict(self, Y: Any) -> NDArray[Any]:
@@ -196,17 +197,7 @@ class LinearReconstruction(BaseEstimator):
         return self.predict(Y)
 
     def error(self, Y: Any, images: Any) -> float:
-        """Normalised reconstruction error on other data, relative to their own variance as in the paper.
-
-        Parameters
-        ----------
-        Y, images
-            As in `fit`.
-
-        Returns
-        -------
-        float
-        """
+        """Normalised reconstruction error on other data, relative to their own variance as in the paper."""
         check_is_fitted(self, "components_")
         sums = _gather(Y, images)
         self._check_sizes(len(sums.mean_y), samples(images, "images").shape)
@@ -216,17 +207,6 @@ class LinearReconstruction(BaseEstimator):
         """Explained part of the variance of all pixels together: 1 minus the normalised reconstruction error."""
         return 1.0 - self.error(Y, images)
 
-    def _adopt(self, sums: PairSums, shape: tuple[int, ...]) -> None:
-        self.sums_ = sums
-        self.components_, self.intercept_ = sums.solve(float(self.alpha))
-        self.error_ = sums.error(self.components_, self.intercept_)
-        self.mean_ = sums.mean_x
-        self.feature_mean_ = sums.mean_y
-        self.feature_scale_ = np.sqrt(np.diag(sums.yy) / sums.count)
-        self.image_shape_ = tuple(shape)
-        self.n_samples_seen_ = sums.count
-        self.n_features_in_ = len(sums.mean_y)
-
     def _check_sizes(self, n_features: int, shape: tuple[int, ...]) -> None:
         if n_features != self.n_features_in_:
             raise ValueError(f"Y has {n_features} features, but the map was learned for {self.n_features_in_}")
@@ -235,7 +215,7 @@ class LinearReconstruction(BaseEstimator):
 
 
 def samples(X: Any, name: str) -> Source:
-    """What a user gave as a source of numbers that holds something."""
+    """Samples that the user gave, as a source; none at all is a ValueError."""
     source = as_source(X if is_lazy(X) else np.asarray(X))
     if len(source) == 0:
         raise ValueError(f"{name}: there are no samples")
@@ -251,26 +231,28 @@ def decode(decoder: Any, Y: Any) -> NDArray[Any]:
     raise TypeError(f"decoder must be a LinearReconstruction or a fitted network, got {type(decoder).__name__}")
 
 
-def blocks(source: Source) -> Iterator[tuple[NDArray[np.intp], Floats]]:
-    """Row numbers and flat samples in float64, block by block."""
-    n_values = int(np.prod(source.shape))
-    step = max(1, BLOCK_VALUES // max(1, n_values))
-    for lo in range(0, len(source), step):
-        rows = np.arange(lo, min(lo + step, len(source)))
-        yield rows, source.take(rows).reshape(len(rows), n_values).astype(np.float64)
-
-
-def _gather(Y: Any, images: Any) -> PairSums:
+def pairs(Y: Any, images: Any) -> tuple[Source, Source]:
+    """Features and their images as sources of equal length."""
     features, pictures = samples(Y, "Y"), samples(images, "images")
     if len(features) != len(pictures):
         raise ValueError(f"Y holds features of {len(features)} samples, but there are {len(pictures)} images")
     if len(features.shape) != 1:
         raise ValueError(f"Y must have shape (n_samples, n_features), got samples of shape {features.shape}")
-    sums = None
-    for rows, X in blocks(pictures):
-        part = PairSums.of(features.take(rows).astype(np.float64), X)
-        sums = part if sums is None else sums + part
-    assert sums is not None
+    return features, pictures
+
+
+def _gather(Y: Any, images: Any) -> PairSums:
+    """Sums over all samples, read block by block."""
+    features, pictures = pairs(Y, images)
+    n_values = int(np.prod(pictures.shape))
+    step = max(1, BLOCK_VALUES // max(1, n_values))
+
+    def part(start: int) -> PairSums:
+        rows = np.arange(start, min(start + step, len(pictures)))
+        X = pictures.take(rows).reshape(len(rows), n_values).astype(np.float64)
+        return PairSums.of(features.take(rows).astype(np.float64), X)
+
+    sums = reduce(add, map(part, range(0, len(pictures), step)))
     for name, total in (("Y", float(np.trace(sums.yy))), ("images", sums.xx)):
         if not np.isfinite(total):
             raise ValueError(f"{name}: NaN or infinite values; leave those samples out")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._reconstruction_gradients import Differentiable
-from higsfa._reconstruction_linear import LinearReconstruction, decode
+from higsfa.reconstruction.gradients import Differentiable
+from higsfa.reconstruction.linear import LinearReconstruction, decode
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ def feature_gradient(net: Any, x: Any, feature: int) -> Floats:
 
 
 def extreme_inputs(Y: Any, feature: int, n: int = 5) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Numbers of the inputs for which a feature is largest, and of those for which it is smallest.
+    """Indices of the inputs for which a feature is largest, and of those for which it is smallest.
 
     Parameters
     ----------
@@ -101,5 +101,5 @@ def feature_template(decoder: Any, feature: int) -> Floats:
 def _check(feature: int, n_features: int) -> int:
     feature = index(feature)
     if not 0 <= feature < n_features:
-        raise ValueError(f"feature={feature}: give a number from 0 to {n_features - 1}")
+        raise ValueError(f"feature={feature}: give an index from 0 to {n_features - 1}")
     return feature

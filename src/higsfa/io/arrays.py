@@ -1,6 +1,6 @@
 """Arrays of numbers and texts in .npy and .npz files of unknown origin.
 
-A header is taken as numpy writes it, or not at all. Sizes are known from headers before memory is taken, and nothing is
+A header is accepted only as numpy writes it. Sizes are known from headers before memory is allocated, and nothing is
 unpickled. Whatever is wrong with a file is a ValueError.
 """
 
@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import IO, Any, BinaryIO, NamedTuple, cast
@@ -19,9 +19,9 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa._files import open_regular
+from higsfa.io import open_regular
 
-__all__ = ["Archive", "Header", "open_archive", "read_header"]
+__all__ = ["Archive", "Header", "open_archive", "read_header", "read_npz"]
 
 MAGIC = b"\x93NUMPY\x01\x00"
 MAX_HEADER = 10_000
@@ -30,15 +30,15 @@ HEADER = re.compile(
     r"\{'descr': '([<>|][biufSU][1-9][0-9]{0,8})', 'fortran_order': (True|False), "
     r"'shape': \(((?:[0-9]{1,18}, )*[0-9]{1,18},?|)\), \} *\n"
 )
-"""Of version 1.0, which numpy writes for all arrays but records with thousands of fields."""
+"""Version 1.0, which numpy writes for all arrays except records with thousands of fields."""
 CHUNK = 2**18
 """Bytes that are unpacked at a time."""
 MAX_DIRECTORY = 2**20
-"""Bytes of the list of members of an archive, some 10,000 of them."""
+"""Bytes of an archive's directory: about 10,000 arrays."""
 
 
 class Header(NamedTuple):
-    """What a .npy file says about its array, and where the numbers begin."""
+    """Shape and type of the array in a .npy file, and where its data begin."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -74,24 +74,38 @@ def read_header(file: IO[bytes]) -> Header:
 # ---------------------------------------------------------------------- archives
 
 
+def read_npz(
+    path: str | os.PathLike[str], names: Iterable[str] | None = None, *, limit: int
+) -> dict[str, NDArray[Any]]:
+    """Arrays of a .npz file by name, all of them by default.
+
+    Raises a ValueError if the file is no .npz file, is damaged, holds anything but numbers and texts, or if the arrays
+    take more than `limit` bytes by their headers; an OSError if it cannot be opened.
+    """
+    with open_archive(path) as archive:
+        there = list(dict.fromkeys(archive.names))
+        wanted = there if names is None else list(dict.fromkeys(names))
+        for name in wanted:
+            if name not in there:
+                raise ValueError(f"it has no array {name!r}; it has {', '.join(map(repr, there[:20]))}")
+        total = sum(archive.header(name).n_bytes for name in wanted)
+        if total > limit:
+            raise ValueError(f"its arrays take {total:,} bytes, more than the {limit:,} allowed")
+        return {name: archive.read(name) for name in wanted}
+
+
 @contextmanager
 def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
-    """The arrays of a .npz file, to be read one by one."""
-    with open_regular(path) as file, _explained(), ZipFile(cast(BinaryIO, _Cautious(file))) as archive:
-        yield Archive(archive)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Damage of many kinds as a ValueError."""
+    """A .npz file, to read its arrays one by one."""
     try:
-        yield
+        with open_regular(path) as file, ZipFile(cast(BinaryIO, _Limited(file))) as archive:
+            yield Archive(archive)
     except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise ValueError(f"it is not a .npz file, or is damaged: {error}") from error
 
 
-class _Cautious:
-    """A file that is never read far at once: a damaged archive may announce a list of members of any length."""
+class _Limited:
+    """A file of which little is read at once: a damaged archive may announce a directory of any size."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -114,14 +128,13 @@ class Archive:
         self.names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
     def header(self, name: str) -> Header:
-        """What the file says about an array."""
-        with self._archive.open(self._entry(name)) as file, _named(name):
+        """Shape and type of an array."""
+        with self._open(name) as (file, _):
             return read_header(file)
 
     def read(self, name: str) -> NDArray[Any]:
         """An array."""
-        entry = self._entry(name)
-        with self._archive.open(entry) as file, _named(name):
+        with self._open(name) as (file, entry):
             header = read_header(file)
             if header.offset + header.n_bytes != entry.file_size:
                 raise ValueError(f"it takes {entry.file_size:,} bytes, which are not those of its shape {header.shape}")
@@ -131,27 +144,24 @@ class Archive:
                 raise ValueError("it holds characters that do not exist")
         return flat.reshape(header.shape, order="F" if header.fortran_order else "C")
 
-    def _entry(self, name: str) -> ZipInfo:
+    @contextmanager
+    def _open(self, name: str) -> Iterator[tuple[IO[bytes], ZipInfo]]:
         entry = self._archive.getinfo(f"{name}.npy")
-        # Other ways of packing may ask for a dictionary of any size.
+        # Other compressions may ask for a dictionary of any size.
         if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
             raise ValueError(f"array {name!r} is packed in another way than numpy does it")
-        return entry
+        with self._archive.open(entry) as file:
+            try:
+                yield file, entry
+            except ValueError as error:
+                raise ValueError(f"array {name!r} cannot be read: {error}") from error
 
 
 def _fill(array: NDArray[Any], file: IO[bytes]) -> None:
     """Read all bytes of an array, a few at a time."""
-    room: NDArray[np.uint8] = array.view(np.uint8)
-    for start in range(0, len(room), CHUNK):
-        part = file.read(min(CHUNK, len(room) - start))
-        if len(part) != len(room[start : start + CHUNK]):
+    data: NDArray[np.uint8] = array.view(np.uint8)
+    for start in range(0, len(data), CHUNK):
+        part = file.read(min(CHUNK, len(data) - start))
+        if len(part) != len(data[start : start + CHUNK]):
             raise ValueError("it unpacks to fewer bytes than the list of arrays says")
-        room[start : start + CHUNK] = np.frombuffer(part, np.uint8)
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"array {name!r} cannot be read: {error}") from error
+        data[start : start + CHUNK] = np.frombuffer(part, np.uint8)

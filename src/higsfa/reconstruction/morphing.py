@@ -9,14 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from higsfa._reconstruction_gradients import Differentiable
-from higsfa._reconstruction_linear import LinearReconstruction, decode
-from higsfa._reconstruction_prior import ImagePrior
-from higsfa._reconstruction_steer import steer
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
+from higsfa.reconstruction.gradients import Differentiable
+from higsfa.reconstruction.linear import LinearReconstruction, decode
+from higsfa.reconstruction.refinement import ImagePrior
 from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]
+
+DAMPING = 1e-3
+"""Part of the mean diagonal of J C J^T that is added to it."""
+SHORTEST = 1 / 64
+"""Smallest step that is tried, as a part of the full one."""
 
 
 def morph(
@@ -88,7 +92,7 @@ def morph(
     frames = frames if bounds is None else np.clip(frames, *bounds)
     if n_steps:
         k = head.n_features_[name]
-        model, units = Differentiable(net), _units(head, name)
+        model, units = Differentiable(net), feature_units(head, name)
         with one_blas_thread():
             steered = [
                 steer(model, frame, goal[:k], units, prior=prior, bounds=bounds, n_steps=n_steps)
@@ -151,7 +155,58 @@ def _shifts(head: LabelHead, name: Any, y: Floats, targets: list[Any]) -> Floats
     return np.asarray(means[rows] - means[np.argmax(posterior)])
 
 
-def _units(head: LabelHead, name: Any) -> Floats:
+def feature_units(head: LabelHead, name: Any) -> Floats:
     """Standard deviations of the head's features; 1 for those that did not vary."""
     scale = head.models_[name].scale
     return np.where(np.isfinite(scale), scale, 1.0)
+
+
+# ---------------------------------------------------------------------- Gauss-Newton steps
+
+
+def steer(
+    model: Differentiable,
+    x: Floats,
+    wanted: Floats,
+    units: Floats,
+    *,
+    prior: ImagePrior | None,
+    bounds: tuple[float, float] | None,
+    n_steps: int,
+) -> Floats:
+    """Move a flat image x (P,) until its first len(wanted) features have the wanted values, measured in `units`.
+
+    Each step is the smallest one, in units of the prior (of pixels without one), that would suffice if features were
+    linear. It is halved until the features come closer.
+    """
+    k = len(wanted)
+    seeds = np.zeros((k, model.n_features))
+    seeds[np.arange(k), np.arange(k)] = 1 / units
+
+    def missing(image: Floats) -> Floats:
+        return np.asarray((wanted - model.features(image[None])[0, :k]) / units)
+
+    gap = missing(x)
+    for _ in range(n_steps):
+        J = model.gradient(np.repeat(x[None], k, axis=0), seeds)
+        CJ = J if prior is None else np.array([prior.root(prior.root(row)) for row in J])
+        A = J @ CJ.T
+        A[np.diag_indices(k)] += DAMPING * np.trace(A) / k
+        direction = np.linalg.lstsq(A, gap, rcond=None)[0] @ CJ
+        found = _halved(x, direction, gap, missing, bounds)
+        if found is None:
+            break
+        x, gap = found
+    return x
+
+
+def _halved(x: Floats, direction: Floats, gap: Floats, missing: Any, bounds: Any) -> tuple[Floats, Floats] | None:
+    step = 1.0
+    while step >= SHORTEST:
+        trial = x + step * direction
+        trial = trial if bounds is None else np.clip(trial, *bounds)
+        left = missing(trial)
+        if left @ left < gap @ gap:
+            return trial, left
+        step /= 2
+    return None

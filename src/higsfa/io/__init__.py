@@ -1,7 +1,7 @@
-"""Files as a whole: written completely or not at all, and read only where a file is one.
+"""Whole files: written completely or not at all, and read only if they are regular files.
 
-A pipe or a device in the place of a file can make a reader wait for ever, or never end; so files are opened without
-waiting, and refused unless they are regular ones.
+A pipe or a device in place of a file can make a reader wait forever, or never end. So files are opened without waiting,
+and refused unless they are regular.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["open_regular", "read_regular", "replacing", "without_waiting", "writ
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file opened for bytes beside `path`, which takes its place once it is complete and on disk, or vanishes."""
+    """A file open for writing bytes, which replaces `path` once it is complete and on disk, or else vanishes."""
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "cannot write, there is no such directory", str(path.parent))
@@ -34,7 +34,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
-        # The user knows the file that was asked for, not the one beside it.
+        # The user knows the file that was asked for, not the temporary one.
         if error.filename in (None, str(temporary)):
             error.filename, error.filename2 = str(path), None
         raise
@@ -44,7 +44,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that it is there whole or, after any failure, as it was before."""
+    """Write a file completely; after any failure it is as it was before."""
     with replacing(path) as file:
         file.write(data)
 
@@ -64,7 +64,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """A regular file, or a link to one, opened for reading bytes; anything else is a ValueError, without waiting."""
+    """A regular file, or a link to one, open for reading bytes; anything else is a ValueError at once."""
     file = open(path, "rb", opener=without_waiting)  # noqa: SIM115  for the caller to close
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -78,9 +78,9 @@ def without_waiting(path: str, flags: int) -> int:
 
 
 def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
-    """All bytes of a regular file, unless there are more than `most`."""
+    """All bytes of a regular file; more than `most` are a ValueError."""
     with open_regular(path) as file:
-        # Room is taken for as much as is asked for, so that no more than the file should be.
+        # As many bytes are allocated as are asked for, so ask for no more than the file has.
         data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     if len(data) > most:
         raise ValueError(f"{os.fspath(path)} is larger than {most:,} bytes; check that it is the right file")

@@ -15,8 +15,8 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from higsfa import GSFA, SFA, HiGSFA, LabelHead, Layer, load, save
-from higsfa._model_file import Tensors
 from higsfa.graphs import ClusteredGraph, SerialGraph
+from higsfa.io.container import Tensors
 from model_files import accepted, edited, inner_header, put_together, refused, taken_apart
 
 
@@ -253,9 +253,9 @@ def files(tmp_path_factory):
         ("params.n_features", 0, "n_features"),
         ("params.n_features", 1.5, "n_features"),
         ("params.n_features", {"age": 1}, "n_features"),
-        ("params.n_features", [["age"]], "pairs"),
+        ("params.n_features", [["age"]], "n_features.0.1: Field required"),
         ("params.n_features", [["age", 1], ["age", 2]], "twice"),
-        ("params.n_features", [[None, 1]], "name of a label"),
+        ("params.n_features", [[None, 1]], "n_features.0.0"),
         ("params.n_classes", "cv", "n_classes"),
         ("params.n_classes", [["age", True]], "n_classes"),
         ("params.integer", [["age", 1]], "integer"),
@@ -270,12 +270,12 @@ def files(tmp_path_factory):
         ("n_features_in", 2, "n_features"),
         ("n_features_in", 10**12, "n_features_in"),
         ("feature_names_in", True, "feature_names_in is missing"),
-        ("labels", [], "must have labels"),
+        ("labels", [], "at least 1 item"),
         ("labels", None, "labels"),
-        ("labels.0", 1, "a label"),
+        ("labels.0", 1, "labels.0: a JSON object is needed, found 1"),
         ("labels.0.name", "text", "twice"),
-        ("labels.0.name", [1], "name of a label"),
-        ("labels.0.name", "a" * 1001, "name of a label"),
+        ("labels.0.name", [1], "labels.0.name"),
+        ("labels.0.name", "a" * 1001, "labels.0.name: a text of at most 1,000"),
         ("labels.0.class_type", "f8", "labels.0.classes must be U8"),
         ("labels.1.class_type", None, "labels.1.classes must be F64"),
         ("labels.1.class_type", "U2", "do not fit"),
@@ -377,10 +377,10 @@ def test_a_gsfa_before_a_head_needs_no_network(tmp_path):
 @pytest.mark.parametrize(
     ("path", "most", "beyond", "message"),
     [
-        ("n_features_in", 2**24, 2**24 + 1, "16,777,216"),
-        ("params.candidates", [1] * 2**16, [1] * (2**16 + 1), "65,536"),
-        ("params.n_features", [["a", 1]], [["a", 1, 1]], "at most 2 entries"),
-        ("params.n_features", [[k, 1] for k in range(1000)], [[k, 1] for k in range(1001)], "1,000"),
+        ("n_features_in", 2**24, 2**24 + 1, "16777216"),
+        ("params.candidates", [1] * 2**16, [1] * (2**16 + 1), "at most 65536 items"),
+        ("params.n_features", [["a", 1]], [["a", 1, 1]], "at most 2 items"),
+        ("params.n_features", [[k, 1] for k in range(1000)], [[k, 1] for k in range(1001)], "at most 1000 items"),
         ("params.n_classes", 1, 0, "n_classes"),
         ("params.cv", 2, 1, "cv"),
         ("params.regularization", 1, 2, "regularization"),

@@ -16,7 +16,7 @@ def linear():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 5)) @ (0.3 * rng.normal(size=(5, 5)))
     node = IGSFA(n_components=2, n_slow=1, graph="serial").fit(X, X[:, 0])
-    return X, node, ImagePrior(n_components=2).fit(X)
+    return X, node, ImagePrior(n_components=2).fit(None, X)
 
 
 def test_feature_error_falls_and_the_picture_does_not_get_worse(faces):
@@ -82,7 +82,7 @@ def test_a_linear_node_with_gaussian_inputs_gets_the_conditional_mean():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, 5)) @ rng.normal(size=(5, 5))
     node = IGSFA(n_components=2, n_slow=1, graph="serial").fit(X, X[:, 0])
-    prior = ImagePrior(n_components=5, max_samples=5000).fit(X)
+    prior = ImagePrior(n_components=5, max_samples=5000).fit(None, X)
     Y = node.transform(X[:3])
     result = refine(node, Y, np.tile(X.mean(axis=0), (3, 1)), prior=prior, prior_weight=1e-6, max_iter=500)
     A = (node.transform(np.eye(5)) - node.transform(np.zeros((1, 5)))).T
@@ -124,7 +124,7 @@ def test_units_are_those_given_or_those_of_training(linear):
     start = np.zeros((3, 5))
     missed = node.transform(start) - Y
     seen = LinearReconstruction().fit(node.transform(X), X)
-    known = ImagePrior(2).fit(X, 3 * node.transform(X), LinearReconstruction().fit(3 * node.transform(X), X))
+    known = ImagePrior(2).fit(3 * node.transform(X), X, LinearReconstruction().fit(3 * node.transform(X), X))
     deviation = node.transform(X).std(axis=0)
     for options, units in (
         ({"scale": [2.0, 5.0]}, [2.0, 5.0]),
@@ -156,7 +156,7 @@ def test_prior_is_the_covariance_of_what_the_decoder_misses(n, n_pixels, max_sam
     Y = rng.normal(size=(n, 3)) * [1, 2, 3]
     images = (Y @ rng.normal(size=(3, n_pixels)) + rng.normal(size=(n, n_pixels))).reshape(n, 3, -1)
     decoder = LinearReconstruction().fit(Y, images)
-    prior = ImagePrior(4, max_samples=max_samples).fit(images, Y, decoder)
+    prior = ImagePrior(4, max_samples=max_samples).fit(Y, images, decoder)
     rows = np.rint(np.linspace(0, n - 1, min(n, max_samples))).astype(int)
     X = (images - decoder.predict(Y)).reshape(n, -1)[rows]
     values = np.linalg.eigvalsh(np.cov(X.T, bias=True))[::-1]
@@ -169,12 +169,12 @@ def test_prior_is_the_covariance_of_what_the_decoder_misses(n, n_pixels, max_sam
     assert_allclose(prior.root(prior.root(u)), ((prior.variances_ - s) * (V @ u)) @ V + s * u, rtol=1e-8)
     assert_allclose(prior.feature_scale_, Y[rows].std(axis=0))
     assert prior.n_features_in_ == n_pixels
-    plain = ImagePrior(n_pixels).fit(images)
+    plain = ImagePrior(n_pixels).fit(None, images)
     assert plain.feature_scale_ is None
     centred = images.reshape(n, -1) - images.reshape(n, -1).mean(axis=0)
     rank = min(n - 1, n_pixels)
     assert_allclose(plain.variances_, np.linalg.svd(centred, compute_uv=False)[:rank] ** 2 / n, rtol=1e-6)
-    two = ImagePrior().fit(images[:2])
+    two = ImagePrior().fit(None, images[:2])
     assert_allclose(two.variances_, np.sum((images[0] - images[1]) ** 2) / 4)
     # Directions in which no image differs are not forbidden, but dear.
     assert plain.residual_variance_ == pytest.approx(1e-6 * plain.variances_[-1], rel=1e-6)
@@ -197,7 +197,7 @@ def test_what_does_not_fit_is_refused(faces):
     with pytest.raises(ValueError, match="scale"):
         refine(net, Y, scale=[1.0])
     with pytest.raises(ValueError, match="go together"):
-        ImagePrior().fit(faces.images, Y=faces.Y)
+        ImagePrior().fit(faces.Y, faces.images)
     for wrong, message in (
         ({"start": np.full((2, 1024), np.nan)}, "start holds NaN"),
         ({"truth": np.zeros((2, 1023))}, "truth has shape"),
@@ -212,17 +212,17 @@ def test_what_does_not_fit_is_refused(faces):
         ImagePrior().root(np.zeros(5))
     images = np.random.default_rng(0).normal(size=(9, 5))
     for args, message in (
-        ((images[:1],), "at least two"),
-        ((np.ones((3, 5)),), "all of them are equal"),
-        ((np.where(np.eye(9, 5) == 1, np.inf, images),), "NaN or infinite"),
-        ((images, images[:8], LinearReconstruction().fit(images, images)), "8 samples, but there are 9 images"),
+        ((None, images[:1]), "at least two"),
+        ((None, np.ones((3, 5))), "all of them are equal"),
+        ((None, np.where(np.eye(9, 5) == 1, np.inf, images)), "NaN or infinite"),
+        ((images[:8], images, LinearReconstruction().fit(images, images)), "8 samples, but there are 9 images"),
         ((images, images, 3), "decoder must be"),
     ):
         with pytest.raises((ValueError, TypeError), match=message), np.errstate(invalid="ignore"):
             ImagePrior().fit(*args)
     for options in ({"n_components": 0}, {"max_samples": 1}):
         with pytest.raises(ValueError, match=next(iter(options))):
-            ImagePrior(**options).fit(images)
-    assert len(ImagePrior(1, max_samples=2).fit(images).components_) == 1
+            ImagePrior(**options).fit(None, images)
+    assert len(ImagePrior(1, max_samples=2).fit(None, images).components_) == 1
     with pytest.raises(ValueError, match="prior is for 5 pixels"):
-        refine(net, Y, prior=ImagePrior().fit(np.random.default_rng(0).normal(size=(9, 5))))
+        refine(net, Y, prior=ImagePrior().fit(None, np.random.default_rng(0).normal(size=(9, 5))))

@@ -6,9 +6,9 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import Ridge
 
 from higsfa import GSFA, LabelHead
-from higsfa._reconstruction_morph import _units, class_means
 from higsfa.datasets import draw_faces, with_age
 from higsfa.reconstruction import morph
+from higsfa.reconstruction.morphing import class_means, feature_units
 
 AGES = [20, 35, 50]
 
@@ -110,7 +110,7 @@ def test_class_means_are_the_means_of_the_classes():
     Y = np.column_stack([GSFA(3, graph="clustered").fit_transform(X, kind), np.full(300, 2.5)])
     head = LabelHead().fit(Y, {"kind": kind})
     assert_allclose(class_means(head, "kind"), [Y[kind == k].mean(axis=0) for k in range(3)], atol=1e-9)
-    assert_allclose(_units(head, "kind"), [*Y[:, :3].std(axis=0), 1.0])
+    assert_allclose(feature_units(head, "kind"), [*Y[:, :3].std(axis=0), 1.0])
     with pytest.raises(ValueError, match="'size' is estimated by Ridge, which knows no class means"):
         class_means(LabelHead(regressor=Ridge()).fit(Y, {"size": Y[:, 0]}), "size")
 

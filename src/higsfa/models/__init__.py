@@ -1,0 +1,230 @@
+"""Trained models in files: `save` and `load`.
+
+A model is one safetensors file without pickle, so a file from anywhere may be opened: either it is a valid model, or
+there is a :class:`ModelFileError`. The layout is described in ``docs/model-file.md``, together with the rules for
+changing it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, NamedTuple
+
+from pydantic import Field
+from sklearn.pipeline import Pipeline
+
+from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead
+from higsfa.io import container, open_regular, write_atomically
+from higsfa.io.container import Arrays, Few, ModelFileError, Record, Tensors, Text, refuse
+from higsfa.models import heads, networks
+
+__all__ = ["ModelFileError", "load", "save"]
+
+FORMAT, PROTOCOL = "higsfa-model", 1
+
+
+def save(estimator: Any, path: str | os.PathLike[str]) -> None:
+    """Save a fitted estimator, or a Pipeline of fitted estimators of this library.
+
+    The file is written next to its place and moved there when it is complete: a file that was there before is replaced
+    as a whole or not at all.
+
+    Parameters
+    ----------
+    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, LabelHead, or a Pipeline of those
+        Fitted. All constructor parameters are saved, and all that `transform`, `inverse_transform` and `predict` need;
+        not `statistics_`. Functions as expansions cannot be saved, nor a LabelHead with a `regressor`.
+    path : str or path
+        Where to; any name, such as ``age.higsfa``.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn.datasets import load_wine
+    >>> from higsfa import GSFA, load, save
+    >>> X, y = load_wine(return_X_y=True)
+    >>> gsfa = GSFA(n_components=2).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(gsfa, os.path.join(folder, "wine.higsfa"))
+    ...     same = load(os.path.join(folder, "wine.higsfa"))
+    >>> bool((same.transform(X) == gsfa.transform(X)).all())
+    True
+    """
+    from higsfa import __version__
+
+    arrays: Arrays = {}
+    record = _pack(estimator, KINDS, arrays, "")
+    data = container.serialize({"format": FORMAT, "protocol": PROTOCOL, "version": __version__} | record, arrays)
+    arrays.clear()
+    try:
+        _read(io.BytesIO(data), len(data))
+    except ModelFileError as error:
+        raise ValueError(
+            f"this {type(estimator).__name__} cannot be saved, because nobody could load it: {error}"
+        ) from error
+    write_atomically(Path(path), data)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Load a model that `save` wrote.
+
+    Nothing in the file is executed, and memory is bounded by about twice the size of the file, so files of unknown
+    origin may be loaded.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    The estimator, as fitted; it gives the same numbers as the one that was saved, to the bit.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not a model, or is damaged, or was made by a newer version of higsfa.
+    OSError
+        If there is no file, or it cannot be read.
+    """
+    try:
+        file = open_regular(path)
+    except (ValueError, IsADirectoryError):
+        raise ModelFileError(f"cannot load {os.fspath(path)}: not a regular file") from None
+    with file:
+        try:
+            return _read(file, os.fstat(file.fileno()).st_size)
+        except ModelFileError as error:
+            raise ModelFileError(f"cannot load {os.fspath(path)}: {error}") from None
+
+
+def _read(file: BinaryIO, size: int) -> Any:
+    header, listing, start = container.read_header(file, size)
+    if header.get("format") != FORMAT:
+        refuse(f"no model of higsfa: its format is not {FORMAT!r}")
+    if "version" not in header:
+        header = _from_version_01(header)
+    protocol = Frame.read({name: header.get(name) for name in Frame.model_fields}, "header").protocol
+    if protocol > PROTOCOL:
+        refuse(f"made by a newer higsfa, protocol {protocol}; this version reads up to {PROTOCOL}: update higsfa")
+    for old in range(protocol, PROTOCOL):
+        header = UPGRADES[old](header)
+    tensors = container.open_tensors(file, size, listing, start)
+    record = {key: value for key, value in header.items() if key not in Frame.model_fields}
+    model = _unpack(record, KINDS, tensors, "")
+    tensors.finish()
+    return model
+
+
+class Frame(Record):
+    """What the headers of all protocols have in common; the rest is the record of the model."""
+
+    format: str
+    protocol: Annotated[int, Field(ge=1, le=2**31)]
+    version: Text
+
+
+# ---------------------------------------------------------------------- older files
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""For each older protocol n, how its header becomes one of protocol n + 1."""
+RENAMED: dict[str, str] = {}
+"""Names of parameters in version 0.1, and their names in protocol 1."""
+
+
+def _from_version_01(header: dict[str, Any]) -> dict[str, Any]:
+    """Version 0.1, before protocol 1 was frozen, wrote its version under "higsfa" and had other names of parameters."""
+    header = {"version" if key == "higsfa" else key: value for key, value in header.items()}
+    steps = header["steps"] if isinstance(header.get("steps"), list) else []
+    for model in (header, *(step.get("model") for step in steps if isinstance(step, dict))):
+        if isinstance(model, dict) and isinstance(model.get("params"), dict):
+            model["params"] = {RENAMED.get(name, name): value for name, value in model["params"].items()}
+    return header
+
+
+# ---------------------------------------------------------------------- pipelines
+
+
+class StepRecord(Record):
+    name: Text
+    model: Any
+
+
+class PipelineRecord(Record):
+    verbose: bool
+    transform_input: Few[Text] | None
+    steps: Few[StepRecord]
+
+
+def _pack_pipeline(pipeline: Pipeline, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    chosen = pipeline.transform_input
+    return {
+        "verbose": bool(pipeline.verbose),
+        "transform_input": None if chosen is None else [str(name) for name in chosen],
+        "steps": [
+            {"name": name, "model": _pack(step, ESTIMATORS, arrays, f"{prefix}steps.{k}.")}
+            for k, (name, step) in enumerate(pipeline.steps)
+        ],
+    }
+
+
+def _unpack_pipeline(cls: type, record: PipelineRecord, tensors: Tensors, prefix: str) -> Pipeline:
+    steps = [
+        (step.name, _unpack(step.model, ESTIMATORS, tensors, f"{prefix}steps.{k}."))
+        for k, step in enumerate(record.steps)
+    ]
+    names = [name for name, _ in steps]
+    if not steps or len(set(names)) < len(names) or any("__" in name for name in names):
+        refuse("the steps of a Pipeline must have names, all different, without '__'")
+    for (_, below), (_, above) in pairwise(steps):
+        if isinstance(below, LabelHead):
+            refuse("a LabelHead must be the last step of a Pipeline")
+        if below.n_components_ != above.n_features_in_:
+            refuse(f"a step takes {above.n_features_in_} features, the step before makes {below.n_components_}")
+    return Pipeline(steps, transform_input=record.transform_input, verbose=record.verbose)
+
+
+# ---------------------------------------------------------------------- the classes that can be saved
+
+
+class Kind(NamedTuple):
+    """Classes that are saved in the same way.
+
+    `pack(estimator, arrays, prefix)` puts arrays under names that begin with the prefix and returns a JSON object,
+    which is a `record`; `unpack(cls, record, tensors, prefix)` takes them back and trusts neither.
+    """
+
+    record: type[Record]
+    pack: Callable[[Any, Arrays, str], dict[str, Any]]
+    unpack: Callable[[type, Any, Tensors, str], Any]
+
+
+SINGLE = Kind(networks.SingleRecord, networks.pack_single, networks.unpack_single)
+NETWORK = Kind(networks.NetworkRecord, networks.pack_network, networks.unpack_network)
+ESTIMATORS: dict[type, Kind] = {
+    **dict.fromkeys((SFA, GSFA, ISFA, IGSFA), SINGLE),
+    **dict.fromkeys((HSFA, HGSFA, HiSFA, HiGSFA), NETWORK),
+    LabelHead: Kind(heads.HeadRecord, heads.pack_head, heads.unpack_head),
+}
+KINDS: dict[type, Kind] = ESTIMATORS | {Pipeline: Kind(PipelineRecord, _pack_pipeline, _unpack_pipeline)}
+
+
+def _pack(estimator: Any, kinds: dict[type, Kind], arrays: Arrays, prefix: str) -> dict[str, Any]:
+    name = type(estimator).__name__
+    if type(estimator) not in kinds:
+        where = "" if kinds is KINDS else " in a Pipeline"
+        can = ", ".join(cls.__name__ for cls in kinds)
+        raise TypeError(f"a {name}{where} cannot be saved; these can: fitted {can}")
+    return {"kind": name} | kinds[type(estimator)].pack(estimator, arrays, prefix)
+
+
+def _unpack(record: Any, kinds: dict[type, Kind], tensors: Tensors, prefix: str) -> Any:
+    name = record.get("kind") if isinstance(record, dict) else None
+    for cls, kind in kinds.items():
+        if cls.__name__ == name:
+            rest = {key: value for key, value in record.items() if key != "kind"}
+            return kind.unpack(cls, kind.record.read(rest, name), tensors, prefix)
+    refuse(f"unknown kind of model; known are {', '.join(cls.__name__ for cls in kinds)}")

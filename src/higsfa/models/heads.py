@@ -1,0 +1,184 @@
+"""A LabelHead in a model file: for each label its classes, and one Gaussian for each class."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from higsfa.estimators.label_head import GaussianClasses, LabelHead
+from higsfa.io.container import Arrays, ModelFileError, Record, Some, Tensors, parse_json, refuse
+from higsfa.models.parameters import LabelName, Size, pack_common, pack_label_name, unpack_common
+
+LABEL_BYTES = 4000
+"""What is built for a label, beside its arrays."""
+MAX_CLASS_TEXT = 1000
+"""Characters of the JSON text of one class."""
+CLASS_BYTES = 200
+"""What reading one class takes at most, beyond its text."""
+CLASS_TYPES: dict[str, tuple[type, ...]] = {
+    "b": (bool,),
+    "i": (int,),
+    "u": (int,),
+    "f": (float,),
+    "U": (str,),
+    "O": (str, bool, int, float),
+}
+"""What an array of classes may hold, by the kind of its dtype."""
+CLASS_DTYPE = re.compile(r"b1|[iu][1248]|f[248]|O|U[1-9][0-9]{0,3}")
+GAUSSIANS = ("center", "scale", "projection", "means", "factors", "log_weights")
+
+
+class LabelRecord(Record):
+    name: LabelName
+    class_type: str | None
+    n_features: Size
+    cross_validated: bool
+
+
+class HeadRecord(Record):
+    params: Any
+    feature_names_in: bool
+    n_features_in: Size
+    output_form: Literal["frame", "dict", "vector", "table"]
+    labels: Some[LabelRecord]
+
+
+def pack_head(head: LabelHead, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    check_is_fitted(head, "models_")
+    if head.regressor is not None:
+        _refuse_regressor(head.regressor)
+    if isinstance(head.cv, bool) or not isinstance(head.cv, int | np.integer):
+        raise TypeError(
+            f"cv of LabelHead is a {type(head.cv).__name__}, and only a number of folds can be saved; "
+            "it matters to fit alone, so head.set_params(cv=5) before saving is harmless"
+        )
+    return {
+        **pack_common(head, arrays, prefix),
+        "n_features_in": head.n_features_in_,
+        "output_form": head.output_form_,
+        "labels": [_pack_label(head, name, arrays, f"{prefix}labels.{j}.") for j, name in enumerate(head.label_names_)],
+    }
+
+
+def unpack_head(cls: type, record: HeadRecord, tensors: Tensors, prefix: str) -> LabelHead:
+    head = unpack_common(cls, record, record.n_features_in, tensors, prefix)
+    head.output_form_ = record.output_form
+    head.label_names_ = []
+    head.classes_, head.n_features_, head.is_numeric_, head.models_, head.cv_results_ = {}, {}, {}, {}, {}
+    for j, label in enumerate(record.labels):
+        tensors.spend(LABEL_BYTES)
+        _unpack_label(head, label, tensors, f"{prefix}labels.{j}.")
+    if record.output_form == "vector" and len(record.labels) > 1:
+        refuse("a LabelHead must have exactly one label if it was fitted to a vector")
+    return head
+
+
+def _pack_label(head: LabelHead, name: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    model, scores, classes = head.models_[name], head.cv_results_.get(name), head.classes_[name]
+    if not isinstance(model, GaussianClasses):
+        _refuse_regressor(model, f"for label {name!r} ")
+    for part in GAUSSIANS:
+        arrays[prefix + part] = getattr(model, part)
+    numeric = head.is_numeric_[name]
+    arrays[f"{prefix}classes"], dtype = (classes, None) if numeric else _pack_classes(classes)
+    if scores is not None:
+        arrays[f"{prefix}tried"] = np.array(list(scores), dtype=np.int64)
+        arrays[f"{prefix}scores"] = np.array(list(scores.values()))
+    return {
+        "name": pack_label_name(name),
+        "class_type": dtype,
+        "n_features": head.n_features_[name],
+        "cross_validated": scores is not None,
+    }
+
+
+def _refuse_regressor(model: Any, where: str = "") -> None:
+    raise TypeError(
+        f"a LabelHead with regressor= {where}({type(model).__name__}) cannot be saved, only one with Gaussians: leave "
+        "regressor out and fit it again, or keep that estimator apart, in a file format of its own"
+    )
+
+
+def _unpack_label(head: LabelHead, record: LabelRecord, tensors: Tensors, prefix: str) -> None:
+    name, k = record.name, record.n_features
+    if name in head.models_:
+        refuse(f"label {name!r} is there twice")
+    if k > head.n_features_in_:
+        refuse(f"{prefix}n_features is {k}, more than the {head.n_features_in_} of the head")
+    head.label_names_.append(name)
+    head.is_numeric_[name] = record.class_type is None
+    if record.class_type is None:
+        head.classes_[name] = tensors.take(f"{prefix}classes", "F64", (None,))
+    else:
+        head.classes_[name] = _unpack_classes(record.class_type, tensors, f"{prefix}classes")
+    head.n_features_[name] = k
+    head.models_[name] = _unpack_gaussians(tensors, prefix, k, len(head.classes_[name]))
+    if record.cross_validated:
+        tried = tensors.take(f"{prefix}tried", "I64", (None,))
+        scores = tensors.take(f"{prefix}scores", "F64", (len(tried),))
+        tensors.spend(300 * len(tried))
+        if np.any(tried < 1) or np.any(tried > head.n_features_in_) or len(set(tried.tolist())) < len(tried):
+            refuse(f"{prefix}tried must hold different numbers of features")
+        head.cv_results_[name] = dict(zip(tried.tolist(), scores.tolist(), strict=True))
+
+
+def _unpack_gaussians(tensors: Tensors, prefix: str, k: int, n_classes: int) -> GaussianClasses:
+    projection = tensors.take(f"{prefix}projection", "F64", (k, None))
+    rank = projection.shape[1]
+    if rank > k:
+        refuse(f"{prefix}projection has more columns than features")
+    scale = tensors.take_any(f"{prefix}scale", "F64", (k,))
+    if not np.all(scale > 0):
+        refuse(f"{prefix}scale must be positive, or infinite where a feature is constant")
+    log_weights = tensors.take_any(f"{prefix}log_weights", "F64", (n_classes,))
+    if not np.all(log_weights < np.inf) or not np.any(np.isfinite(log_weights)):
+        refuse(f"{prefix}log_weights must be finite, or minus infinity for a class without members")
+    shapes = {"center": (k,), "means": (n_classes, rank), "factors": (n_classes, rank, rank)}
+    rest = {part: tensors.take(prefix + part, "F64", shape) for part, shape in shapes.items()}
+    return GaussianClasses(scale=scale, projection=projection, log_weights=log_weights, **rest)
+
+
+def _pack_classes(classes: NDArray[Any]) -> tuple[NDArray[np.uint8], str]:
+    """The classes of a categorical label, each as JSON, with zeros between them; and their type."""
+    dtype = "O" if classes.dtype.kind == "O" else classes.dtype.str[1:]
+    values = [value.item() if isinstance(value, np.generic) else value for value in classes.tolist()]
+    wrong = [value for value in values if type(value) not in CLASS_TYPES.get(dtype[0], ())]
+    if wrong or not CLASS_DTYPE.fullmatch(dtype):
+        example = type((wrong or values)[0]).__name__
+        raise TypeError(
+            f"a label whose classes are of type {example} ({classes.dtype}) cannot be saved; "
+            "fit the head on strings, whole numbers or booleans"
+        )
+    return np.frombuffer("\0".join(json.dumps(value) for value in values).encode(), dtype=np.uint8), dtype
+
+
+def _unpack_classes(dtype: str, tensors: Tensors, name: str) -> NDArray[Any]:
+    if not CLASS_DTYPE.fullmatch(dtype):
+        refuse(f"{name}: no type that classes can have")
+    raw = tensors.take(name, "U8", (None,))
+    n_classes = 1 + int(np.count_nonzero(raw == 0))
+    tensors.spend(4 * len(raw) + (CLASS_BYTES + np.dtype(dtype).itemsize) * n_classes)
+    values = [_class(written, dtype[0], name) for written in raw.tobytes().split(b"\0")]
+    try:
+        with np.errstate(over="ignore"):
+            classes = np.array(values, dtype=dtype)
+    except OverflowError:
+        refuse(f"{name} holds numbers beyond {np.dtype(dtype)}")
+    if classes.tolist() != values:
+        refuse(f"{name} holds values that do not fit into {np.dtype(dtype)}")
+    return classes
+
+
+def _class(written: bytes, kind: str, name: str) -> Any:
+    if len(written) > MAX_CLASS_TEXT:
+        refuse(f"{name}: a class takes more than {MAX_CLASS_TEXT:,} characters")
+    try:
+        value = parse_json(written)
+    except ModelFileError:
+        refuse(f"{name} holds a text that is no class: {written[:40]!r}")
+    return value if type(value) in CLASS_TYPES[kind] else refuse(f"{name} holds values of another type than it says")

@@ -1,0 +1,239 @@
+"""Trained nodes and networks in a model file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from math import prod
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from sklearn.utils.validation import check_is_fitted
+
+from higsfa.core.fields import Fields
+from higsfa.core.node.solve import NodeOptions
+from higsfa.io.container import Arrays, Record, Some, Tensors, refuse
+from higsfa.io.nodes import MAX_VALUES, NodeShape, StoredNodes, pack_nodes, unpack_nodes
+from higsfa.models.parameters import Size, expansion_text, pack_common, plain, read_expansion, unpack_common
+from higsfa.training.layer import LayerPlan, TrainedLayer
+from higsfa.training.statistics import ClassStatistics
+
+NUMBERS, MOST_NUMBERS, NUMBERS_PER_INPUT = 2**20, 2**26, 128
+"""Numbers that go in and out of all nodes for one sample: so many, and some more for each number of the sample."""
+WORK, WORK_PER_BYTE, WORK_PER_INPUT = 2**28, 32, 2**17
+"""Multiplications for one sample: so many, and some more for each byte of the file and each number of the sample."""
+CALL_WORK, ROW_WORK = 10_000, 100
+"""Calling a node for one field, or a term of its expansion, takes as long as so many multiplications; so does a row."""
+POSITION_BYTES = 40
+"""Memory of one position of a field on one axis of a grid."""
+MAX_JOBS = 1024
+
+FieldSizes = Annotated[list[Size], Field(min_length=1, max_length=3)]
+
+
+# ---------------------------------------------------------------------- single nodes
+
+
+class SingleRecord(Record):
+    params: Any
+    feature_names_in: bool
+    expansion: str
+    n_inputs: Size
+    clipped: bool
+
+
+def pack_single(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    check_is_fitted(estimator, "_node")
+    frontend = estimator._node.frontend
+    pack_nodes([estimator._node], arrays, f"{prefix}node.")
+    return {
+        **pack_common(estimator, arrays, prefix),
+        "expansion": expansion_text(frontend.expansion),
+        "n_inputs": frontend.n_inputs,
+        "clipped": frontend.low is not None,
+    }
+
+
+def unpack_single(cls: type, record: SingleRecord, tensors: Tensors, prefix: str) -> Any:
+    estimator = unpack_common(cls, record, record.n_inputs, tensors, prefix)
+    shape = NodeShape(read_expansion(record.expansion), 1, record.n_inputs, None, record.clipped)
+    node = estimator._node = unpack_nodes(tensors, f"{prefix}node.", shape, 1, MAX_VALUES)[0]
+    estimator.n_components_, estimator.n_slow_, estimator.rank_ = node.n_components, node.n_slow, node.rank
+    estimator.delta_values_ = node.delta_values if cls._preserve else node.delta_values[: node.n_components]  # type: ignore[attr-defined]
+    estimator.mean_ = node.frontend.center
+    estimator.statistics_ = SumsNotSaved()
+    return estimator
+
+
+class SumsNotSaved(ClassStatistics):
+    """Stands for the sums of a loaded model, which are not in its file: nothing can be added to them."""
+
+    message = (
+        "a model that was loaded from a file has no statistics_: they are not saved, so partial_fit cannot go on from "
+        "it; call fit to train it anew"
+    )
+
+    def __init__(self) -> None:
+        pass
+
+    def __add__(self, other: object) -> Any:
+        raise ValueError(self.message)
+
+    __radd__ = __add__
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(self.message)
+
+    def __repr__(self) -> str:
+        return "<statistics that were not saved>"
+
+
+# ---------------------------------------------------------------------- networks
+
+
+class OptionsRecord(Record):
+    n_components: Size
+    preserve: bool
+    delta_threshold: float
+    n_slow: int | None
+    scaling: Literal["sensitivity", "qr"]
+    min_scale: float
+    weighted: bool
+    shrinkage: float
+    all_deltas: bool
+
+
+class LayerRecord(Record):
+    field: FieldSizes
+    stride: FieldSizes
+    pad: bool
+    expansion: str
+    pca: Annotated[int, Field(ge=1)] | None
+    shared: bool
+    clip_range: bool
+    clipped: bool
+    options: OptionsRecord
+
+
+class NetworkRecord(Record):
+    params: Any
+    feature_names_in: bool
+    input_shape: Annotated[list[Size], Field(min_length=1, max_length=4)]
+    trained: Some[LayerRecord]
+
+
+class Effort:
+    """What a network costs for one sample.
+
+    A node of its own stores what it multiplies with, so that its cost is bounded by the size of the file. A shared node
+    is used once for each field of the grid, and outputs beyond those of the nodes are zeros that are not stored. What
+    is left is bounded by the size of the sample, which the user of the network has to provide.
+    """
+
+    def __init__(self, n_inputs: int, n_bytes: int) -> None:
+        self._numbers = min(NUMBERS + NUMBERS_PER_INPUT * n_inputs, MOST_NUMBERS) + n_bytes
+        self._work = WORK + WORK_PER_INPUT * n_inputs + WORK_PER_BYTE * n_bytes
+
+    def add_fields(self, n_nodes: int, n_raw: int, n_components: int) -> None:
+        """Count what goes in and out of a layer, before anything of that size is made."""
+        self._numbers -= n_nodes * (n_raw + n_components)
+        if self._numbers < 0:
+            refuse("the fields of its layers overlap too much, or have too many outputs, for an input of this size")
+
+    def add_work(self, plan: LayerPlan, nodes: StoredNodes) -> None:
+        """Count what the nodes of a layer do."""
+        n_fields, call = plan.fields.n_nodes, CALL_WORK
+        if nodes.expand:
+            call += CALL_WORK * len(plan.expansion.terms) + ROW_WORK * nodes.n_expanded
+        self._work -= call * n_fields + nodes.n_stored * (n_fields if plan.shared else 1)
+        if self._work < 0:
+            refuse("its layers take too much work for an input and a file of this size")
+
+
+class StoredLayer(TrainedLayer):
+    """A layer whose nodes are made on demand."""
+
+    def table(self) -> Any:
+        return self.nodes.table()  # type: ignore[attr-defined]
+
+
+def pack_network(network: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    check_is_fitted(network, "_trained")
+    return {
+        **pack_common(network, arrays, prefix),
+        "input_shape": [int(size) for size in network.input_shape_],
+        "trained": [_pack_layer(layer, arrays, f"{prefix}layers.{k}.") for k, layer in enumerate(network._trained)],
+    }
+
+
+def _pack_layer(layer: TrainedLayer, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    plan = layer.plan
+    pack_nodes(layer.nodes, arrays, prefix)
+    # numpy's numbers become Python's, and integers where real numbers are meant become real.
+    options = {name: plain(value, name) for name, value in asdict(plan.options).items()}
+    return {
+        "field": [int(size) for size in plan.fields.field],
+        "stride": [int(size) for size in plan.fields.stride],
+        "pad": plan.fields.pad,
+        "expansion": expansion_text(plan.expansion),
+        "pca": None if plan.pca is None else int(plan.pca),
+        "shared": plan.shared,
+        "clip_range": plan.clip_range,
+        "clipped": layer.nodes[0].frontend.low is not None,
+        "options": OptionsRecord.model_validate(options, strict=False).model_dump(),
+    }
+
+
+def unpack_network(cls: type, record: NetworkRecord, tensors: Tensors, prefix: str) -> Any:
+    shape, n_axes = tuple(record.input_shape), len(record.trained[0].field)
+    if prod(shape) > MAX_VALUES:
+        refuse(f"input_shape must have at most {MAX_VALUES:,} values in all")
+    if len(shape) not in (n_axes, n_axes + 1):
+        refuse(f"input_shape has {len(shape)} dimensions, a field has {n_axes}")
+    network = unpack_common(cls, record, prod(shape), tensors, prefix)
+    if network.n_jobs is not None and (network.n_jobs == 0 or network.n_jobs > MAX_JOBS):
+        refuse(f"n_jobs must be from 1 to {MAX_JOBS:,}, or negative")
+    grid, width = shape[:n_axes], prod(shape[n_axes:])
+    tensors.spend(POSITION_BYTES * sum(grid))
+    trained: list[TrainedLayer] = []
+    effort = Effort(prod(shape), tensors.size)
+    for k, layer in enumerate(record.trained):
+        trained.append(_unpack_layer(layer, tensors, f"{prefix}layers.{k}.", grid, width, effort))
+        grid, width = trained[-1].plan.fields.shape, trained[-1].plan.n_components
+    network._adopt(trained, shape)
+    return network
+
+
+def _unpack_layer(
+    record: LayerRecord, tensors: Tensors, prefix: str, grid: tuple[int, ...], width: int, effort: Effort
+) -> TrainedLayer:
+    plan = LayerPlan(
+        _unpack_fields(record, grid, tensors, prefix),
+        width,
+        read_expansion(record.expansion),
+        record.pca,
+        record.shared,
+        record.clip_range,
+        NodeOptions(**dict(record.options)),
+    )
+    n_nodes = plan.fields.n_nodes
+    effort.add_fields(n_nodes, plan.n_raw, plan.n_components)
+    n_raw = None if plan.pca is None else plan.n_raw
+    shape = NodeShape(plan.expansion, plan.children, plan.n_inputs, n_raw, record.clipped)
+    nodes = unpack_nodes(tensors, prefix, shape, 1 if plan.shared else n_nodes, plan.n_components)
+    effort.add_work(plan, nodes)
+    return StoredLayer(plan, nodes)  # type: ignore[arg-type]
+
+
+def _unpack_fields(record: LayerRecord, grid: tuple[int, ...], tensors: Tensors, prefix: str) -> Fields:
+    """Fields that fit the grid. Their number is computed before any of them is listed."""
+    sizes, steps = tuple(record.field), tuple(record.stride)
+    if len(sizes) != len(grid) or len(steps) != len(grid):
+        refuse(f"{prefix}field and stride must have {len(grid)} dimensions")
+    n_positions = 0
+    for length, size, step in zip(grid, sizes, steps, strict=True):
+        n_steps, left = divmod(length - size, step)
+        if size > length or (left and not record.pad):
+            refuse(f"{prefix}field {sizes} with stride {steps} does not fit the grid {grid}")
+        n_positions += n_steps + 1 + bool(left)
+    tensors.spend(POSITION_BYTES * n_positions)
+    return Fields(grid, sizes, steps, record.pad)
