@@ -139,7 +139,7 @@ def test_what_does_not_fit_is_refused(data):
     assert clone(model).get_params() == {"alpha": 0.0}
     for args, message in (
         ((Y[:0], X[:0]), "Y: there are no samples"),
-        ((Y, np.full(X.shape, "x")), "samples must hold numbers, got dtype <U1"),
+        ((Y, np.full(X.shape, "x")), "samples must be numbers, got dtype <U1"),
         ((Y[:, :, None], X), r"Y must have shape \(n_samples, n_features\), got samples of shape \(5, 1\)"),
         ((np.where(Y > 10, np.inf, Y), X), "Y: NaN or infinite"),
     ):

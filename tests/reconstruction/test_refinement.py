@@ -183,7 +183,7 @@ def test_prior_is_the_covariance_of_what_the_decoder_misses(n, n_pixels, max_sam
 def test_the_only_direction_beyond_the_components_has_its_own_variance():
     images = np.random.default_rng(0).normal(size=(40, 3)) * [5, 2, 1]
     values = np.linalg.eigvalsh(np.cov(images.T, bias=True))
-    assert_allclose(ImagePrior(2).fit(images).residual_variance_, values[0], rtol=1e-8)
+    assert_allclose(ImagePrior(2).fit(None, images).residual_variance_, values[0], rtol=1e-8)
 
 
 def test_what_does_not_fit_is_refused(faces):

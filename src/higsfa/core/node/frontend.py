@@ -75,7 +75,6 @@ class Frontend(Record):
     projection : principal components before the node, or None.
     n_raw, n_expanded, n_variables : number of raw inputs, I' and T.
     is_identity : whether t is the centred input itself.
-    offset : what is subtracted after the projection; None for nothing.
     """
 
     expansion: Expansion
@@ -90,21 +89,24 @@ class Frontend(Record):
     n_expanded: int = field(init=False)
     n_variables: int = field(init=False)
     is_identity: bool = field(init=False)
-    offset: Floats | None = field(init=False)
 
     def __post_init__(self) -> None:
         layout = self.expansion.layout(self.n_inputs // self.children, self.children)
         projection = self.projection
-        offset = self.center if projection is None else self.center + projection.projected_mean
         made = {
             "layout": layout,
             "n_raw": self.n_inputs if projection is None else int(projection.matrix.shape[1]),
             "n_expanded": layout.size,
             "n_variables": layout.size + len(layout.missing),
             "is_identity": layout.is_identity,
-            "offset": offset if offset.any() else None,
         }
         self.__dict__.update(made)
+
+    @cached_property
+    def offset(self) -> Floats | None:
+        """What is subtracted after the projection; None for nothing."""
+        offset = self.center if self.projection is None else self.center + self.projection.projected_mean
+        return offset if offset.any() else None
 
     def inputs(
         self,
