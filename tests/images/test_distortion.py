@@ -261,7 +261,7 @@ def test_shift_by_whole_pixels_is_exact(monkeypatch, interpolation, dtype, dx, d
     images = picture(1, dtype=dtype)
     distortion = Distortion(shift=30.0, rotation=0.0, scale=0.0, interpolation=interpolation)
     drawn = distortion.draw([0], [0])._replace(shift_x=np.array([float(dx)]), shift_y=np.array([float(dy)]))
-    monkeypatch.setattr(Distortion, "_drawn", lambda self, keys: drawn)
+    monkeypatch.setattr(Distortion, "draw", lambda self, samples, copies: drawn)
     rows = np.clip(np.arange(9) - dy, 0, 8)
     columns = np.clip(np.arange(12) - dx, 0, 11)
     out = distortion.apply(images, [0], [0])[0].astype(float)
@@ -272,7 +272,7 @@ def test_quarter_turn_is_counter_clockwise(monkeypatch):
     images = picture(1, 7, 7)
     distortion = Distortion(shift=0.0, rotation=90.0, scale=0.0)
     drawn = distortion.draw([0], [0])._replace(rotation=np.array([90.0]))
-    monkeypatch.setattr(Distortion, "_drawn", lambda self, keys: drawn)
+    monkeypatch.setattr(Distortion, "draw", lambda self, samples, copies: drawn)
     assert np.allclose(distortion.apply(images, [0], [0])[0], np.rot90(images[0]), atol=1e-5)
 
 
@@ -281,7 +281,7 @@ def test_scale_above_one_enlarges(monkeypatch):
     image[0, 12:21, 12:21] = 1.0
     distortion = Distortion(shift=0.0, rotation=0.0, scale=0.5)
     drawn = distortion.draw([0], [0])._replace(scale=np.array([1.5]))
-    monkeypatch.setattr(Distortion, "_drawn", lambda self, keys: drawn)
+    monkeypatch.setattr(Distortion, "draw", lambda self, samples, copies: drawn)
     assert distortion.apply(image, [0], [0]).sum() == pytest.approx(1.5**2 * 81, rel=0.05)
 
 

@@ -23,7 +23,7 @@ from PIL import Image
 from higsfa import sources
 from higsfa.images import Distortion
 from higsfa.sources import ImageFileError
-from higsfa.training.sources import arrays, derived
+from higsfa.training.sources import arrays, blocks, derived, evenly_spread
 
 N = 23
 
@@ -466,6 +466,30 @@ def test_impossible_subsets_are_refused():
     for index, error in (([N], IndexError), (np.ones(4, bool), IndexError), ([0.5], TypeError), (3, TypeError)):
         with pytest.raises(error):
             source[index]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10_000), st.integers(2, 200))
+def test_evenly_spread_rows_go_from_the_first_to_the_last_in_equal_steps(n, k):
+    rows = evenly_spread(n, k)
+    assert len(rows) == min(n, k)
+    assert (rows[0], rows[-1]) == (0, n - 1)
+    steps = np.diff(rows)
+    assert not len(steps) or (steps.min() >= 1 and steps.max() - steps.min() <= 1)
+
+
+def test_no_rows_are_spread_over_no_samples():
+    assert len(evenly_spread(0, 5)) == 0
+
+
+@pytest.mark.parametrize("max_values", [1, 7, 30, 31, 10**6])
+def test_blocks_are_the_samples_in_order(max_values):
+    X = samples()
+    parts = list(blocks(sources.array(X), max_values))
+    assert np.array_equal(np.concatenate([part for _, part in parts]), X)
+    assert all(np.array_equal(X[rows], part) for rows, part in parts)
+    assert all(part.size <= max_values or len(part) == 1 for _, part in parts)
+    assert list(blocks(sources.array(X[:0]), max_values)) == []
 
 
 # --- cache --------------------------------------------------------------------------------------

@@ -124,10 +124,7 @@ class Distortion:
 
     def draw(self, samples: ArrayLike, copies: ArrayLike) -> Draw:
         """The amounts of distortion of these copies of these images; `identity_first` has no influence."""
-        return self._drawn(copy_keys(self.seed, samples, copies))
-
-    def _drawn(self, keys: Keys) -> Draw:
-        random = uniforms(keys, NOISE)
+        random = uniforms(copy_keys(self.seed, samples, copies), NOISE)
 
         def between(parameter: int, amplitude: float) -> Floats:
             return amplitude * (2.0 * random[:, parameter] - 1.0)
@@ -169,11 +166,10 @@ class Distortion:
         out = np.empty(images.shape, dtype=images.dtype)
         if images.size == 0:
             return out
-        keys = copy_keys(self.seed, samples, copies)
-        draw = self._drawn(keys)
-        channels = images.shape[3] if images.ndim == 4 else 1
-        planes = images.reshape(*images.shape[:3], channels)
+        keys, draw = copy_keys(self.seed, samples, copies), self.draw(samples, copies)
         n, height, width = images.shape[:3]
+        channels = images.shape[3] if images.ndim == 4 else 1
+        planes = images.reshape(n, height, width, channels)
         warp = WARPS[self.interpolation](n, height, width, self._reach(height, width), images.dtype)
         for lo in range(0, n, warp.batch):
             part = slice(lo, lo + warp.batch)
