@@ -73,8 +73,8 @@ def cut(case):
 class Rounding:
     """Rounding errors of one seed, or the opposite ones.
 
-    Near the rank cut errors are no longer small. Eigenvalues between which there are others move as far as those in
-    one direction and much farther in the other: errors in one direction alone would tell half of it.
+    Near the rank cut errors are not small: an eigenvalue that is stopped by its neighbour in one direction may be free
+    to move in the other.
     """
 
     def __init__(self, seed, sign):
