@@ -19,8 +19,11 @@ from itertools import combinations_with_replacement
 import numpy as np
 import scipy.linalg
 
-SUMMED = 4
-"""How much larger than sqrt(N) roundings the errors of a sum of N products are taken to be."""
+SUMMED = {"float64": 4, "float32": 1}
+"""How much larger than sqrt(N) roundings the errors of a sum of N products are taken to be.
+
+In float64 the reference is no more exact than the library, and its sums over edges have up to N^2 terms.
+"""
 
 # --- graphs ------------------------------------------------------------------------------------------------------
 
@@ -195,7 +198,8 @@ class LiteralNode:
             return C
         size = np.sqrt(np.diag(C) if variances is None else variances)
         noise = self.rng.standard_normal(C.shape) * np.outer(size, size)
-        return C + SUMMED * np.sqrt(self.n_summed) * self.spec.eps * (noise + noise.T)
+        precision = "float64" if self.spec.eps < 1e-10 else "float32"
+        return C + SUMMED[precision] * np.sqrt(self.n_summed) * self.spec.eps * (noise + noise.T)
 
     def _signed(self, vectors, what):
         """Columns with signs: the first entry within 0.1 % of the largest is positive."""
