@@ -19,6 +19,12 @@ from itertools import combinations_with_replacement
 import numpy as np
 import scipy.linalg
 
+SUMMED = {"float64": 4, "float32": 1}
+"""How much larger than sqrt(N) roundings the errors of a sum of N products are taken to be.
+
+In float64 the reference is no more exact than the library, and its sums over edges have up to N^2 terms.
+"""
+
 # --- graphs ------------------------------------------------------------------------------------------------------
 
 
@@ -142,6 +148,7 @@ class LiteralNode:
         self.decided = Decisions() if like is None else like.decided
         w, v = graph.w, graph.v
         counted = w > 0
+        self.n_summed = sum(map(len, fields))
         fields = [np.asarray(F, dtype=float) for F in fields]
         fields = [self._disturbed(F, training=True) for F in fields]
 
@@ -185,12 +192,14 @@ class LiteralNode:
             return A + noise * (100 * self.spec.eps * np.sqrt(np.mean(A**2, axis=0)))
         return A + noise * (4 * self.spec.eps * np.maximum(np.abs(A), np.sqrt(np.mean(A**2, axis=0))))
 
-    def _summed(self, C):
-        """A covariance with the rounding errors of its sums."""
+    def _summed(self, C, variances=None):
+        """A covariance with the rounding errors of its sums: of N products, about sqrt(N) roundings of their size."""
         if self.rng is None:
             return C
-        noise = self.rng.standard_normal(C.shape) * np.sqrt(np.outer(np.diag(C), np.diag(C)))
-        return C + (10 if self.spec.eps > 1e-10 else 1000) * self.spec.eps * (noise + noise.T)
+        size = np.sqrt(np.diag(C) if variances is None else variances)
+        noise = self.rng.standard_normal(C.shape) * np.outer(size, size)
+        precision = "float64" if self.spec.eps < 1e-10 else "float32"
+        return C + SUMMED[precision] * np.sqrt(self.n_summed) * self.spec.eps * (noise + noise.T)
 
     def _signed(self, vectors, what):
         """Columns with signs: the first entry within 0.1 % of the largest is positive."""
@@ -229,7 +238,9 @@ class LiteralNode:
         """Slow features s = (z - mean) B of the directions in which the standardised data vary."""
         self.z_mean = _mean(expanded, graph.v)
         C = self._summed(_covariance(expanded, graph.v))
-        C_dot = self._summed(sum(graph.over_edges(z) for z in expanded) / (len(expanded) * graph.gamma.sum()))
+        # Differences over edges are as inexact as the samples, however small they are.
+        C_dot = sum(graph.over_edges(z) for z in expanded) / (len(expanded) * graph.gamma.sum())
+        C_dot = self._summed(C_dot, np.diag(C))
         spread = np.sqrt(np.diag(C))
         if self.like is None:
             self.used = spread > 1e-10 * np.sqrt(np.max([np.mean(z**2, axis=0) for z in expanded], axis=0)) + 1e-300

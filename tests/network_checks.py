@@ -24,7 +24,7 @@ from literal import LiteralNode, NodeSpec, expand, is_linear
 
 MARGIN = 10
 """Allowed error, in errors that rounding was seen to make."""
-OPEN = {"float64": 1e-5, "float32": 0.2}
+OPEN = {"float64": 1e-3, "float32": 0.2}
 """A column whose allowed error is this part of its size is left open by the data."""
 
 
@@ -40,10 +40,11 @@ class Report:
     def assert_most_was_compared(self):
         """An oracle that finds everything open finds nothing wrong.
 
-        One architecture whose data leave a node open has hundreds of columns above it, some percent of all that a
-        shard compares.
+        Architectures are made so that no two features are equally slow, and no two principal components equally large.
+        What is left are expansions that are dependent to within rounding, so near the rank cut that one rounding of
+        the samples moves the reference itself by 1e-5.
         """
-        for what, most in (("nodes", 0.03), ("columns, float64", 0.05), ("columns, float32", 0.1)):
+        for what, most in (("nodes", 0.03), ("columns, float64", 0.01), ("columns, float32", 0.1)):
             still_open = sum(n for name, n in self.counts.items() if name.startswith(f"open {what}"))
             assert still_open <= max(3, most * self.counts[what]), self.counts
 
@@ -73,14 +74,28 @@ def cut(case):
 # --- one node ----------------------------------------------------------------------------------------------------
 
 
+class Rounding:
+    """Rounding errors of one seed, or the opposite ones.
+
+    Near the rank cut errors are not small: an eigenvalue that is stopped by its neighbour in one direction may be free
+    to move in the other.
+    """
+
+    def __init__(self, seed, sign):
+        self.rng, self.sign = np.random.default_rng(seed), sign
+
+    def standard_normal(self, shape):
+        return self.sign * self.rng.standard_normal(shape)
+
+
 class Reference:
-    """A node computed literally, and twice more from samples with rounding errors."""
+    """A node computed literally, and again from samples with rounding errors."""
 
     def __init__(self, fields, graph, spec):
         self.node = LiteralNode(fields, graph, spec)
         self.spec, self.decided = spec, self.node.decided
-        rngs = [np.random.default_rng(number) for number in range(2)]
-        self.twins = [LiteralNode(fields, graph, spec, like=self.node, rng=rng) for rng in rngs]
+        errors = [Rounding(seed, sign) for seed in range(2) for sign in (1, -1)]
+        self.twins = [LiteralNode(fields, graph, spec, like=self.node, rng=rng) for rng in errors]
 
     def __call__(self, compute):
         """compute(node), and how much rounding may change each column, up to signs."""

@@ -14,9 +14,37 @@ from itertools import count
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from architectures import cases
+from architectures import Case, GraphCase, LayerCase, cases
 from network_checks import Report, examine, examine_single
 
+KNOWN = {
+    "a direction just above the rank cut of float32": Case(
+        kind="HiGSFA",
+        shape=(3, 3, 1),
+        layers=(
+            LayerCase(
+                field=(1, 3),
+                stride=(1, 1),
+                n_components=2,
+                expansion=("identity", "polynomial2[0:1]", "bend", "normalized_quadratic[0:1]"),
+                n_slow=0,
+                min_scale=0.4,
+                pad=True,
+            ),
+        ),
+        n_dimensions=2,
+        n_samples=183,
+        tile=182,
+        block=188,
+        chunk=5,
+        graphs=(GraphCase("clustered", "kind"), GraphCase("clustered", "class")),
+        missing=0.2,
+        dtype="uint8",
+        dead=True,
+        seed=2845,
+    ),
+}
+"""Examples that failed once."""
 ARCHITECTURES = int(os.environ.get("HIGSFA_ARCHITECTURES", "200"))
 SHARDS = 8
 
@@ -41,6 +69,11 @@ def run(check, strategy, n_examples, number):
         seed(batch)(options(given(strategy)(check_once)))()
         if len(seen) == n_examples:
             return
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_networks_that_once_failed_follow_the_paper(name, tmp_path):
+    examine(KNOWN[name], tmp_path, Report())
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
