@@ -14,10 +14,10 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from higsfa._files import read_regular
-from higsfa.experiments.config import Config
-from higsfa.experiments.errors import ExperimentError
+from higsfa.experiments.config import RENAMED, Config
+from higsfa.experiments.reporting import ExperimentError
 
-__all__ = ["checked", "load_config", "located", "shipped_configs", "with_paths", "with_values"]
+__all__ = ["checked", "load_config", "located", "shipped_configs", "shipped_text", "with_paths", "with_values"]
 
 MAX_BYTES = 1_000_000
 """Largest config file."""
@@ -39,16 +39,25 @@ def shipped_configs() -> dict[str, str]:
     >>> sorted(shipped_configs())[:3]
     ['digits', 'faces', 'fairface']
     """
-    return {name: str(_parsed(text, name).get("description", "")) for name, text in _shipped().items()}
+    folder = resources.files("higsfa.experiments") / "configs"
+    names = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return {name: str(_parsed(shipped_text(name), name).get("description", "")) for name in names}
 
 
-def load_config(path: str | os.PathLike[str]) -> Config:
+def shipped_text(name: str) -> str:
+    """The TOML text of an experiment that comes with the library."""
+    return (resources.files("higsfa.experiments") / "configs" / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def load_config(path: str | os.PathLike[str], *, of_run: bool = False) -> Config:
     """Read an experiment.
 
     Parameters
     ----------
     path : path of a TOML file, or the name of a shipped experiment
         Paths in the file are relative to its folder; those of a shipped experiment to the current folder.
+    of_run : bool, default=False
+        Whether the file is that of a run. Then an earlier version may have written it, and old keys are taken.
 
     Returns
     -------
@@ -70,10 +79,11 @@ def load_config(path: str | os.PathLike[str]) -> Config:
             text = read_regular(file, MAX_BYTES).decode("utf-8")
         except (OSError, ValueError) as error:
             raise ExperimentError(f"{name} cannot be read as a config in UTF-8: {error}") from error
-        return located(checked(_parsed(text, name), name), file.absolute().parent)
-    shipped = _shipped()
+        tables = _parsed(text, name)
+        return located(checked(_renamed(tables) if of_run else tables, name), file.absolute().parent)
+    shipped = shipped_configs()
     if name in shipped:
-        return located(checked(_parsed(shipped[name], name), name), Path.cwd())
+        return located(checked(_parsed(shipped_text(name), name), name), Path.cwd())
     known = f"give a .toml file or one of {', '.join(sorted(shipped))}"
     raise ExperimentError(f"there is no file or shipped experiment {name!r}{_nearest(name, shipped)}; {known}")
 
@@ -156,15 +166,6 @@ def checked(tables: Mapping[str, Any], name: str) -> Config:
 # ---------------------------------------------------------------------------------------------- files
 
 
-def _shipped() -> dict[str, str]:
-    folder = resources.files("higsfa.experiments") / "configs"
-    return {
-        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
-        if entry.name.endswith(".toml")
-    }
-
-
 def _parsed(text: str, name: str) -> dict[str, Any]:
     # The parser takes time with the square of the parts of a key, a.b.c, and a key stands on one line.
     if sum(line.count(".") ** 2 for line in text.split("\n")) > MAX_DOTS:
@@ -175,6 +176,15 @@ def _parsed(text: str, name: str) -> dict[str, Any]:
         raise ExperimentError(f"{name}: not valid TOML: {error}; see docs/experiments.md for an example") from None
     except RecursionError:
         raise ExperimentError(f"{name}: not valid TOML: lists or tables are nested too deeply") from None
+
+
+def _renamed(tables: dict[str, Any]) -> dict[str, Any]:
+    """The same tables with today's names of keys."""
+    for name, table in tables.items():
+        if isinstance(table, dict) and name in Config.model_fields:
+            known = {key for model in _tables(Config.model_fields[name].annotation) for key in model.model_fields}
+            tables[name] = {RENAMED[key] if RENAMED.get(key) in known else key: table[key] for key in table}
+    return tables
 
 
 def located(config: Config, base: Path) -> Config:
@@ -191,12 +201,14 @@ def located(config: Config, base: Path) -> Config:
 
 
 def _explained(error: Any) -> str:
-    """One line from an error of pydantic."""
+    """An error of pydantic as one line."""
     loc, kind, given = error["loc"], error["type"], error["input"]
     keys, model = _followed(loc)
     where = f"[{'.'.join(keys[:-1])}]" if keys[:-1] else "the top of the file"
     key = keys[-1] if keys else ""
     fields = model.model_fields if model is not None else {}
+    if kind == "extra_forbidden" and RENAMED.get(key) in fields:
+        return f"key {key!r} in {where} is called {RENAMED[key]!r} now; rename it"
     if kind == "extra_forbidden":
         known = f"known keys are {', '.join(fields)}" if fields else "leave it out"
         return f"unknown key {key!r} in {where}{_nearest(key, fields)}; {known}"
@@ -207,8 +219,8 @@ def _explained(error: Any) -> str:
         tag = given.get("kind") if isinstance(given, dict) else None
         kinds = [text.strip().strip("'") for text in error.get("ctx", {}).get("expected_tags", "").split(",")]
         if tag is None:
-            from_list = "faces, digits, toy, npz, morph2, fgnet, utkface, fairface, folder"
-            return f"{table} needs a key kind, one of {from_list}"
+            options = [_tag(model) for model in _tables(Config.model_fields["data"].annotation)]
+            return f"{table} needs a key kind, one of {', '.join(map(str, options))}"
         return f"kind = {tag!r} is unknown in {table}{_nearest(str(tag), kinds)}; use one of {', '.join(kinds)}"
     if kind == "value_error":
         reason = str(error["msg"]).removeprefix("Value error, ")

@@ -1,52 +1,74 @@
-"""A whole experiment: every method on every fold, and the files of its folder."""
+"""Training: every method on every fold, and the files of the folder. See docs/run-folder.md."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
+import tomli_w
 from numpy.typing import NDArray
 
 from higsfa import __version__
-from higsfa.experiments import run_folder
-from higsfa.experiments.config import Config
-from higsfa.experiments.errors import ExperimentError, in_one_line, of_the_disk
-from higsfa.experiments.gathering import gather
-from higsfa.experiments.methods import Extracted, Method, extract, methods_of
-from higsfa.experiments.networks import layer_records, make_network
-from higsfa.experiments.npz import read_npz
-from higsfa.experiments.protocol import Experiment, decoded, open_experiment
-from higsfa.experiments.reading import located, with_values
-from higsfa.experiments.rebuilding import example_images, rebuild
-from higsfa.experiments.reporting import Log, Progress, Silent
-from higsfa.experiments.run_folder import CHECKPOINT, Run, begin_folder, check_folder, open_run
-from higsfa.experiments.scoring import (
+from higsfa._files import write_atomically
+from higsfa.experiments.config import RENAMED, USED, Config
+from higsfa.experiments.data import read_npz, spread
+from higsfa.experiments.methods import Extracted, Method, extract, layer_records, make_network, methods_of
+from higsfa.experiments.reading import load_config, located, with_values
+from higsfa.experiments.reporting import ExperimentError, Log, Progress, Silent, in_one_line, of_the_disk
+from higsfa.experiments.score import (
+    DECODER,
+    Estimates,
     chance_estimates,
     delta_order,
     delta_record,
     estimate,
+    example_images,
     fit_head,
+    gather,
+    rebuild,
     scores,
     truth,
+    write_decoder,
 )
-from higsfa.experiments.sets import Sets, make_sets, spread
+from higsfa.experiments.split import Experiment, Sets, decoded, make_sets, open_experiment
+from higsfa.experiments.use import Run
 from higsfa.persistence import save
 from higsfa.report.limits import MAX_NPZ
+from higsfa.report.predictions import guarded
 
-__all__ = ["train"]
+__all__ = ["FORMAT", "train", "write_table"]
 
+FORMAT = 1
+FILES = (
+    "config.toml",
+    "model.higsfa",
+    "head.higsfa",
+    DECODER,
+    "metrics.json",
+    "predictions.csv",
+    "examples.npz",
+    "environment.json",
+    "log.txt",
+)
+MADE_LATER = ("report.html", "explorer.html", "decoder.npz")
+"""What is made of a finished run, and put beside it."""
+CHECKPOINT = "checkpoint"
 N_FEATURE_ROWS, N_FEATURES = 2000, 20
 """Test samples and features of them that are kept for figures."""
 MAX_RESULT = 8 * 2**30
@@ -107,7 +129,7 @@ def train(
     progress = progress or Silent()
     with of_the_disk(folder):
         if check_folder(folder, config, resume=resume, overwrite=overwrite):
-            return open_run(folder)
+            return Run(folder)
         with _workers(dask) as engine:
             progress.stage("read the data", None)
             experiment = _opened(config)
@@ -119,13 +141,13 @@ def train(
             except ExperimentError as error:
                 log.note(f"stopped: {error}")
                 raise
-    return open_run(folder)
+    return Run(folder)
 
 
 def _opened(config: Config) -> Experiment:
     """The data of an experiment that can begin: what is wrong with settings shows before a folder is made."""
     experiment = open_experiment(config, n_jobs=config.network.n_jobs)
-    sets = make_sets(config, experiment, experiment.folds[0])
+    sets = make_sets(config, experiment.folds[0])
     for method in methods_of(config):
         if method.network is not None:
             make_network(config, experiment.labels, sets.network.source.shape, method.network)
@@ -169,7 +191,7 @@ def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine:
         log.note(
             f"fold {number + 1} of {len(experiment.folds)}: {len(fold.train):,} to train, {len(fold.test):,} to test"
         )
-        sets = make_sets(config, experiment, fold)
+        sets = make_sets(config, fold)
         for method in methods:
             place = checkpoint / f"fold{number}-{method.key}"
             result = _saved(place)
@@ -183,14 +205,14 @@ def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine:
     gathered = gather(
         config, experiment, methods, {key: [(r.record, r.arrays) for r in rs] for key, rs in results.items()}
     )
-    run_folder.write_table(folder / "predictions.csv", gathered.predictions)
-    run_folder.write_npz(folder / "examples.npz", gathered.examples)
-    run_folder.write_json(folder / "environment.json", _environment(time.monotonic() - started))
+    write_table(folder / "predictions.csv", gathered.predictions)
+    write_npz(folder / "examples.npz", gathered.examples)
+    write_json(folder / "environment.json", _environment(time.monotonic() - started))
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    head = {"format": run_folder.FORMAT, "title": config.title, "created": now, "higsfa": __version__}
+    head = {"format": FORMAT, "title": config.title, "created": now, "higsfa": __version__}
     log.note("finished")
-    run_folder.write_json(folder / "metrics.json", {**head, **gathered.metrics})
-    run_folder.drop_checkpoint(folder)
+    write_json(folder / "metrics.json", {**head, **gathered.metrics})
+    drop_checkpoint(folder)
 
 
 def _one(
@@ -214,9 +236,9 @@ def _one(
         return Result(record, _packed(estimates.values, "estimate"))
     made = extract(method, config, experiment.labels, sets, place, log, engine, what)
     log.stage(f"{what}: estimate labels")
-    chosen = config.head.n_features
+    chosen = getattr(config.head, USED)
     if method.role == "comparison":
-        chosen = config.comparison.n_features.get(method.key, "cv")  # type: ignore[call-overload]
+        chosen = getattr(config.comparison, USED).get(method.key, "cv")
     values, probabilities, used = {}, {}, {}
     for features in made.features:
         head = fit_head(config, features, sets.supervised, chosen)
@@ -224,7 +246,7 @@ def _one(
         values.update(found.values)
         probabilities.update(found.probabilities)
         used.update(head.n_features_)
-    estimates = type(found)(values, probabilities)
+    estimates = Estimates(values, probabilities)
     record = {
         "scores": scores(scored, true, estimates),
         "n_features": int(made.features[0].test.shape[1]) if len(made.features) == 1 else None,
@@ -237,7 +259,7 @@ def _one(
     arrays |= _packed(values, "estimate") | _packed(probabilities, "probability")
     if method.is_rebuilt:
         log.stage(f"{what}: reconstruct")
-        errors, rebuilt = rebuild(made.network, made.features[0], sets, _n_examples(config, sets))
+        decoder, errors, rebuilt = rebuild(made.network, made.features[0], sets, _n_examples(config, sets))
         record["reconstruction_error"] = errors
         if rebuilt is not None:
             arrays["rebuilt"] = rebuilt
@@ -246,6 +268,8 @@ def _one(
     if keep is not None:
         save(made.network, keep / "model.higsfa")
         save(head, keep / "head.higsfa")
+        if sets.test.pixel_range is not None:
+            write_decoder(keep, decoder)
     return Result(record, arrays)
 
 
@@ -285,7 +309,7 @@ def _told(by_label: dict[str, dict[str, float]]) -> str:
 
 def _save(place: Path, result: Result) -> None:
     record = np.array(json.dumps(result.record))
-    run_folder.write_npz(place.with_name(place.name + ".npz"), {"record": record, **result.arrays})
+    write_npz(place.with_name(place.name + ".npz"), {"record": record, **result.arrays})
     shutil.rmtree(place, ignore_errors=True)
 
 
@@ -305,7 +329,7 @@ def _environment(seconds: float) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "packages": {"higsfa": __version__, **{name: _version(name) for name in packages}},
         "platform": platform.platform(),
-        "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "processors": joblib.cpu_count(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
     }
@@ -316,3 +340,109 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+# ---------------------------------------------------------------------------------------------- the folder
+
+
+def check_folder(folder: Path, config: Config, *, resume: bool, overwrite: bool) -> bool:
+    """Whether the folder holds this run, finished; an error if it may not be used. Nothing is changed.
+
+    Settings that do not change results (threads, memory) may differ when a run goes on.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ExperimentError(f"{folder} is a file; give a folder for the run")
+    finished, begun = (folder / "metrics.json").is_file(), (folder / "config.toml").is_file()
+    if folder.is_dir() and not begun and any(folder.iterdir()):
+        raise ExperimentError(f"{folder} is not empty and holds no run; give a new folder")
+    if not begun or overwrite:
+        return False
+    if resume:
+        if _essence(load_config(folder / "config.toml", of_run=True)) != _essence(config):
+            raise ExperimentError(
+                f"{folder} holds a run of another experiment, or of other settings; give a new folder, "
+                "or overwrite it (--force)"
+            )
+        return finished
+    if finished:
+        raise ExperimentError(f"{folder} holds a finished run; give another folder, or overwrite it (--force)")
+    raise ExperimentError(f"{folder} holds an unfinished run; go on with resume (--resume), or overwrite it (--force)")
+
+
+def begin_folder(folder: Path, config: Config, *, overwrite: bool) -> None:
+    """Make the folder of a run, or clear the one that is to be overwritten."""
+    if overwrite:
+        clear(folder)
+    (folder / CHECKPOINT).mkdir(parents=True, exist_ok=True)
+    write_text(folder / "config.toml", tomli_w.dumps(config.plain()))
+
+
+def _essence(config: Config) -> dict[str, Any]:
+    tables = config.plain()
+    for key in ("n_jobs", "spill", "memory", RENAMED["memory"]):
+        tables["network"].pop(key, None)
+    return tables
+
+
+def clear(folder: Path) -> None:
+    """Delete the files of a run, and no others; metrics.json first, so that no half of a run looks finished."""
+    for name in sorted((*FILES, *MADE_LATER), key=lambda name: name != "metrics.json"):
+        (folder / name).unlink(missing_ok=True)
+    drop_checkpoint(folder)
+
+
+def drop_checkpoint(folder: Path) -> None:
+    checkpoint = folder / CHECKPOINT
+    if checkpoint.is_symlink():
+        checkpoint.unlink()
+    elif checkpoint.is_dir():
+        shutil.rmtree(checkpoint)
+
+
+def write_text(path: Path, text: str) -> None:
+    write_atomically(path, text.encode("utf-8"))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """JSON that every reader understands: numbers that are not finite become null. Lists of numbers take one line."""
+    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+    write_text(path, re.sub(r"\[\n([-+.\d\seEnul,]*)\]", _in_one_line, text) + "\n")
+
+
+def _in_one_line(found: re.Match[str]) -> str:
+    return "[" + " ".join(found[1].split()) + "]"
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that are finite, and texts that can be written: names of files need not be Unicode."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    write_atomically(path, buffer.getvalue())
+
+
+def write_table(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
+    """A CSV file with a line of names; unknown values are empty, and no text is taken for a formula."""
+    values = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values())
+    rows = zip(*(map(_cell, column) for column in values), strict=True)
+    text = "".join(",".join(row) + "\n" for row in (map(_cell, columns), *rows))
+    # Names of files are bytes; those that are not UTF-8 are written as they are.
+    write_atomically(path, text.encode("utf-8", "surrogateescape"))
+
+
+def _cell(value: Any) -> str:
+    if value is None or value != value:
+        return ""
+    if isinstance(value, str):
+        text = guarded(value)
+        return '"' + text.replace('"', '""') + '"' if re.search(r'[,"\r\n]', text) else text
+    return format(value, ".7g") if isinstance(value, float) else str(value)

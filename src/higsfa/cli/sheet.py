@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from higsfa._cli_errors import one_line
 from higsfa._files import write_atomically
+from higsfa.cli.usage import one_line
 
 Grey = NDArray[np.uint8]
 
@@ -74,3 +74,8 @@ def write_animation(path: Path, frames: Iterable[Grey]) -> None:
     kind = "WEBP" if path.suffix.lower() == ".webp" else "GIF"
     images[0].save(buffer, kind, save_all=True, append_images=images[1:], duration=FRAME_MS, loop=0)
     write_atomically(path, buffer.getvalue())
+
+
+def between(values: Sequence[float], n: int) -> list[float]:
+    """`n` values from the smallest to the largest."""
+    return np.linspace(min(values), max(values), n).tolist()

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColu
 from rich.table import Table
 from rich.text import Text
 
-from higsfa._cli_errors import one_line
+from higsfa.cli.usage import one_line
 
 FACE_LABELS = frozenset(("age", "gender", "sex", "race", "ethnicity"))
 NOTE = (
