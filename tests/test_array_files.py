@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from higsfa import datasets, sources
-from higsfa.experiments.npz import read_npz
+from higsfa.experiments.data import read_npz
 from model_files import CALLS, counted
 
 LIMIT = 10**6

@@ -5,34 +5,13 @@ Heavy imports stand inside the commands, so that help and wrong usage answer at 
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from higsfa.cli.screen import metrics_tables, note_about_faces, print_json, say, scores_table, stages, table
-from higsfa.cli.usage import (
-    Cropped,
-    DataFolder,
-    Eyes,
-    Force,
-    Json,
-    Pictures,
-    RunFolder,
-    WrongUsage,
-    change,
-    existing,
-    explain,
-    free_file,
-    free_folder,
-    label_and_values,
-    opened_run,
-    signals_as_exceptions,
-    wrong_usage,
-)
+from higsfa.cli import screen, usage
+from higsfa.cli.usage import Cropped, DataFolder, Eyes, Force, Json, Pictures, RunFolder
 
 EXPERIMENTS, NEW, PAGES = "Experiments", "New pictures", "Pages"
 MAX_SHOWN = 32
@@ -48,24 +27,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: higsfa demo. Errors are one line; --debug, or HIGSFA_DEBUG=1, shows where they happened.",
 )
-
-
-def main() -> None:
-    """Run the command line and end the process with its exit code."""
-    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    debug = len(arguments) < len(sys.argv) - 1 or os.environ.get("HIGSFA_DEBUG", "") not in ("", "0")
-    try:
-        with signals_as_exceptions():
-            code = app(arguments or ["--help"], prog_name="higsfa", standalone_mode=False)
-            sys.stdout.flush()
-    except BaseException as error:
-        if isinstance(error, SystemExit):
-            raise
-        if debug:
-            traceback.print_exc()
-        line, code = explain(error, arguments)
-        say(f"higsfa: {line}", style="red", stderr=True)
-    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _version(asked: bool) -> None:
@@ -105,16 +66,16 @@ def demo(
       higsfa demo
       higsfa demo --out somewhere --force
     """
-    free_folder(out, force)
+    usage.free_folder(out, force)
     from higsfa.cli.demo import run_demo, tell
 
-    with stages() as progress:
+    with screen.stages() as progress:
         results = run_demo(out, overwrite=force, progress=progress)
     if json:
-        print_json(results)
+        screen.print_json(results)
     else:
         tell(results)
-    note_about_faces(["age"])
+    screen.note_about_faces(["age"])
 
 
 # ---------------------------------------------------------------------- experiments
@@ -147,26 +108,25 @@ def train(
       higsfa train my.toml --out runs/mine --resume
     """
     if resume and force:
-        raise WrongUsage("--resume goes on with a run and --force throws it away: give one of them")
-    changed = dict(change(text) for text in changes or [])
+        raise usage.WrongUsage("--resume goes on with a run and --force throws it away: give one of them")
+    changed = dict(usage.change(text) for text in changes or [])
     from higsfa import experiments
 
-    with wrong_usage():
-        experiment = experiments.load_config(config)
-        if data is not None:
-            experiment = experiments.with_paths(experiment, existing(data, "folder"))
-        experiment = experiments.with_values(experiment, changed)
+    experiment = experiments.load_config(config)
+    if data is not None:
+        experiment = experiments.with_paths(experiment, usage.existing(data, "folder"))
+    experiment = experiments.with_values(experiment, changed)
     if not resume:
-        free_folder(out, force, "go on with it with --resume, ")
-    with wrong_usage(), stages() as progress:
+        usage.free_folder(out, force, "go on with it with --resume, ")
+    with screen.stages() as progress:
         run = experiments.train(
             experiment, out, resume=resume, overwrite=force, dask=dask, n_jobs=jobs, progress=progress
         )
     if json:
-        print_json(run.metrics)
+        screen.print_json(run.metrics)
         return
-    metrics_tables(run.metrics)
-    say(f"Written to {out}. Look at it with: higsfa report {out}")
+    screen.metrics_tables(run.metrics)
+    screen.say(f"Written to {out}. Look at it with: higsfa report {out}")
 
 
 @app.command(rich_help_panel=EXPERIMENTS)
@@ -178,14 +138,13 @@ def evaluate(run: RunFolder, data: DataFolder = None, json: Json = False) -> Non
       higsfa evaluate runs/mine
       higsfa evaluate runs/mine --data /media/disk/pictures
     """
-    opened = opened_run(run, data)
-    with wrong_usage():
-        found = opened.evaluate()
+    opened = usage.opened_run(run, data)
+    found = opened.evaluate()
     if json:
-        print_json(found)
+        screen.print_json(found)
         return
     title = f"{opened.metrics['title']}: {found['n_test']:,} unseen samples"
-    scores_table(opened.metrics["labels"], [(found["method"], found["labels"])], title)
+    screen.scores_table(opened.metrics["labels"], [(found["method"], found["labels"])], title)
 
 
 @app.command(rich_help_panel=EXPERIMENTS)
@@ -199,16 +158,15 @@ def compare(
     Example:
       higsfa compare runs/small runs/large
     """
-    opened = [opened_run(run) for run in runs]
+    opened = [usage.opened_run(run) for run in runs]
     from higsfa import experiments
 
-    with wrong_usage():
-        found = experiments.compare(opened)
+    found = experiments.compare(opened)
     if json:
-        print_json(found)
+        screen.print_json(found)
         return
     rows = [(f"{row['run']}, {row['method']}", row["scores"]) for row in found["rows"]]
-    scores_table(found["labels"], rows, "Estimates for unseen samples")
+    screen.scores_table(found["labels"], rows, "Estimates for unseen samples")
 
 
 @app.command(rich_help_panel=EXPERIMENTS)
@@ -232,23 +190,23 @@ def configs(
     known = shipped_configs()
     if name is None:
         if out is not None:
-            raise WrongUsage("name the config to copy: higsfa configs NAME -o FILE")
+            raise usage.WrongUsage("name the config to copy: higsfa configs NAME -o FILE")
         if json:
-            print_json(known)
+            screen.print_json(known)
         else:
-            table(["name", "what it does"], known.items(), n_texts=2)
+            screen.table(["name", "what it does"], known.items(), n_texts=2)
         return
     if name not in known:
-        raise WrongUsage(f"there is no shipped config {name!r}: use one of {', '.join(known)}")
+        raise usage.WrongUsage(f"there is no shipped config {name!r}: use one of {', '.join(known)}")
     text = shipped_text(name)
     if out is not None:
-        write_atomically(free_file(out, force), text.encode())
+        write_atomically(usage.free_file(out, force), text.encode())
     if json:
-        print_json({"name": name, "text": text, "written": out})
+        screen.print_json({"name": name, "text": text, "written": out})
     elif out is None:
         print(text, end="")
     else:
-        say(f"Written to {out}. Change it, then: higsfa train {out} --out RUN")
+        screen.say(f"Written to {out}. Change it, then: higsfa train {out} --out RUN")
 
 
 @app.command(rich_help_panel=EXPERIMENTS)
@@ -263,37 +221,10 @@ def info(
       higsfa info runs/mine
       higsfa info runs/mine/model.higsfa
     """
-    if existing(path, "run folder or model file").is_dir():
-        _info_of_run(path, json)
+    if usage.existing(path, "run folder or model file").is_dir():
+        screen.show_run(usage.opened_run(path), json)
     else:
-        _info_of_model(path, json)
-
-
-def _info_of_run(path: Path, json: bool) -> None:
-    run = opened_run(path)
-    sizes = {file.name: file.stat().st_size for file in sorted(path.iterdir()) if file.is_file()}
-    if json:
-        print_json({"kind": "run", "path": path, "files": sizes, "network": str(run.network), "metrics": run.metrics})
-        return
-    say(f"{path}: a run of {run.metrics.get('created')} with higsfa {run.metrics.get('higsfa')}")
-    metrics_tables(run.metrics)
-    say(f"{run.network}\n")
-    table(["file", "bytes"], ([name, f"{size:,}"] for name, size in sizes.items()))
-
-
-def _info_of_model(path: Path, json: bool) -> None:
-    import higsfa as library
-
-    try:
-        model = library.load(path)
-    except library.ModelFileError as error:
-        raise WrongUsage(f"{path} is not a model: {error}") from error
-    size, kind, labels = path.stat().st_size, type(model).__name__, list(getattr(model, "label_names_", []))
-    if json:
-        print_json({"kind": kind, "path": path, "bytes": size, "labels": labels, "text": str(model)})
-        return
-    say(f"{path}: {kind}, {size:,} bytes" + (f", labels {', '.join(map(str, labels))}" if labels else ""))
-    say(str(model))
+        screen.show_model(path, json)
 
 
 # ---------------------------------------------------------------------- new pictures
@@ -316,11 +247,10 @@ def transform(
       higsfa transform runs/mine photos/ -o features.npy
       higsfa transform runs/mine a.jpg b.jpg -o features.csv
     """
-    free_file(out, force, ".npy", ".csv")
-    opened = opened_run(run)
-    with wrong_usage():
-        source = opened.pictures(images, eyes=eyes, cropped=cropped)
-        features = opened.transform(source)
+    usage.free_file(out, force, ".npy", ".csv")
+    opened = usage.opened_run(run)
+    source = opened.pictures(images, eyes=eyes, cropped=cropped)
+    features = opened.transform(source)
     files = [str(path) for path in source.paths]
     if out.suffix.lower() == ".csv":
         from higsfa.experiments.run import write_table
@@ -334,9 +264,9 @@ def transform(
         with replacing(out) as file:
             write_array(file, features, allow_pickle=False)
     if json:
-        print_json({"written": out, "shape": features.shape, "files": files})
+        screen.print_json({"written": out, "shape": features.shape, "files": files})
     else:
-        say(f"Features of {len(features):,} pictures, {features.shape[1]} each, written to {out}")
+        screen.say(f"Features of {len(features):,} pictures, {features.shape[1]} each, written to {out}")
 
 
 @app.command(rich_help_panel=NEW)
@@ -357,23 +287,22 @@ def predict(
       higsfa predict runs/mine photos/ -o estimates.csv
     """
     if out is not None:
-        free_file(out, force, ".csv")
-    opened = opened_run(run)
-    with wrong_usage():
-        columns = {name: values.tolist() for name, values in opened.predict(images, eyes=eyes, cropped=cropped).items()}
+        usage.free_file(out, force, ".csv")
+    opened = usage.opened_run(run)
+    columns = {name: values.tolist() for name, values in opened.predict(images, eyes=eyes, cropped=cropped).items()}
     rows = list(zip(*columns.values(), strict=True))
     if out is not None:
         from higsfa.experiments.run import write_table
 
         write_table(out, columns)
     if json:
-        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        screen.print_json([dict(zip(columns, row, strict=True)) for row in rows])
     elif out is None:
         cells = ([f"{value:.2f}" if isinstance(value, float) else str(value) for value in row] for row in rows)
-        table(list(columns), cells)
+        screen.table(list(columns), cells)
     else:
-        say(f"Estimates for {len(rows):,} pictures written to {out}")
-    note_about_faces(columns)
+        screen.say(f"Estimates for {len(rows):,} pictures written to {out}")
+    screen.note_about_faces(columns)
 
 
 @app.command(rich_help_panel=NEW)
@@ -393,23 +322,22 @@ def reconstruct(
     Example:
       higsfa reconstruct runs/mine photo.jpg -o rebuilt.png
     """
-    free_file(out, force, ".png")
-    with stages() as progress:
-        opened = opened_run(run, data, progress)
-        with wrong_usage():
-            source = opened.pictures(photos, eyes=eyes, cropped=cropped)
-            if len(source) > MAX_SHOWN:
-                raise WrongUsage(f"{len(source)} pictures do not fit on one sheet: give at most {MAX_SHOWN}")
-            found = opened.reconstruct(source)
+    usage.free_file(out, force, ".png")
+    with screen.stages() as progress:
+        opened = usage.opened_run(run, data, progress)
+        source = opened.pictures(photos, eyes=eyes, cropped=cropped)
+        if len(source) > MAX_SHOWN:
+            raise usage.WrongUsage(f"{len(source)} pictures do not fit on one sheet: give at most {MAX_SHOWN}")
+        found = opened.reconstruct(source)
     from higsfa.cli import sheet
 
     rows = [sheet.as_bytes(pictures, opened.pixel_range) for pictures in (found.originals, *found.pictures.values())]
     sheet.write_picture(out, sheet.sheet(rows, ["original", *found.pictures]))
     if json:
-        print_json({"written": out, "error": found.errors})
+        screen.print_json({"written": out, "error": found.errors})
         return
-    table(["rebuilt", "error (1: mean image)"], ([name, f"{error:.3f}"] for name, error in found.errors.items()))
-    say(f"Written to {out}")
+    screen.table(["rebuilt", "error (1: mean image)"], ([name, f"{error:.3f}"] for name, error in found.errors.items()))
+    screen.say(f"Written to {out}")
 
 
 @app.command(rich_help_panel=NEW)
@@ -444,30 +372,29 @@ def morph(
         out = Path("morph.png")
     for path, endings in ((out, (".png",)), (gif, (".gif", ".webp"))):
         if path is not None:
-            free_file(path, force, *endings)
-    name, texts = label_and_values(age, label)
-    with stages() as progress:
-        opened = opened_run(run, data, progress)
-        with wrong_usage():
-            values = opened.label_values(name, texts)
-            picture = opened.photo(photo, eyes=eyes, cropped=cropped)
-            from higsfa.cli import sheet
+            usage.free_file(path, force, *endings)
+    name, texts = usage.label_and_values(age, label)
+    with screen.stages() as progress:
+        opened = usage.opened_run(run, data, progress)
+        values = opened.label_values(name, texts)
+        picture = opened.photo(photo, eyes=eyes, cropped=cropped)
+        from higsfa.cli import sheet
 
-            if out is not None:
-                frames = (picture, *opened.morph(picture, {name: values}, strength=strength))
-                strip = [sheet.as_bytes(frame, opened.pixel_range) for frame in frames]
-                captions = ["photograph", *(f"{name} {text}" for text in texts)]
-                sheet.write_picture(out, sheet.sheet([strip], captions=captions))
-            if gif is not None:
-                steps = sheet.between(values, FRAMES) if opened.head.is_numeric_[name] else values
-                moving = opened.morph(picture, {name: steps}, strength=strength)
-                sheet.write_animation(gif, sheet.as_bytes(moving, opened.pixel_range))
+        if out is not None:
+            frames = (picture, *opened.morph(picture, {name: values}, strength=strength))
+            strip = [sheet.as_bytes(frame, opened.pixel_range) for frame in frames]
+            captions = ["photograph", *(f"{name} {text}" for text in texts)]
+            sheet.write_picture(out, sheet.sheet([strip], captions=captions))
+        if gif is not None:
+            steps = sheet.between(values, FRAMES) if opened.head.is_numeric_[name] else values
+            moving = opened.morph(picture, {name: steps}, strength=strength)
+            sheet.write_animation(gif, sheet.as_bytes(moving, opened.pixel_range))
     written = [path for path in (out, gif) if path is not None]
     if json:
-        print_json({"label": name, "values": values, "written": written})
+        screen.print_json({"label": name, "values": values, "written": written})
     else:
-        say(f"Written to {' and '.join(map(str, written))}")
-    note_about_faces([name])
+        screen.say(f"Written to {' and '.join(map(str, written))}")
+    screen.note_about_faces([name])
 
 
 # ---------------------------------------------------------------------- pages
@@ -486,8 +413,8 @@ def report(
     Example:
       higsfa report runs/mine
     """
-    opened = opened_run(run)
-    target = free_file(run / "report.html" if out is None else out, force)
+    opened = usage.opened_run(run)
+    target = usage.free_file(run / "report.html" if out is None else out, force)
     _tell_written(opened.report(target), json)
 
 
@@ -507,17 +434,15 @@ def explore(
     Example:
       higsfa explore runs/mine
     """
-    target = free_file(run / "explorer.html" if out is None else out, force)
-    with stages() as progress:
-        opened = opened_run(run, data, progress)
-        with wrong_usage():
-            written = opened.explore(target)
+    with screen.stages() as progress:
+        opened = usage.opened_run(run, data, progress)
+        written = opened.explore(usage.free_file(run / "explorer.html" if out is None else out, force))
     _tell_written(written, json)
-    note_about_faces(opened.head.label_names_)
+    screen.note_about_faces(opened.head.label_names_)
 
 
 def _tell_written(path: Path, json: bool) -> None:
     if json:
-        print_json({"written": path, "bytes": Path(path).stat().st_size})
+        screen.print_json({"written": path, "bytes": Path(path).stat().st_size})
     else:
-        say(f"Written to {path}. Open it in a browser.")
+        screen.say(f"Written to {path}. Open it in a browser.")

@@ -63,24 +63,6 @@ def signals_as_exceptions() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def wrong_usage() -> Iterator[None]:
-    """What fails in here was asked for wrongly: a path, a name, a setting.
-
-    Damaged pictures and models, and a lack of memory or disk, are failures like any other.
-    """
-    from higsfa import ModelFileError
-    from higsfa.experiments import ExperimentError
-    from higsfa.sources import ImageFileError
-
-    try:
-        yield
-    except ExperimentError as error:
-        if isinstance(error.__cause__, ImageFileError | ModelFileError | MemoryError) or _is_full(error):
-            raise
-        raise WrongUsage(str(error)) from error
-
-
 def explain(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
     """The line to show and the exit code."""
     if isinstance(error, Stopped):
@@ -88,7 +70,7 @@ def explain(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
     parser_message = getattr(error, "format_message", None)
     if parser_message is not None:
         return _usage_line(error, parser_message()), WRONG_USAGE
-    if isinstance(error, WrongUsage):
+    if isinstance(error, WrongUsage) or _asked_wrongly(error):
         return one_line(str(error)), WRONG_USAGE
     return one_line(_sentence(error)), FAILURE
 
@@ -105,6 +87,16 @@ def _usage_line(error: Any, message: str) -> str:
     context = getattr(error, "ctx", None)
     command = "higsfa" if context is None else context.command_path
     return one_line(f"{message.rstrip('.')} (see {command} --help)")
+
+
+def _asked_wrongly(error: BaseException) -> bool:
+    """Whether a path, a name or a setting is wrong. Damaged files and a lack of memory or disk are failures."""
+    from higsfa import ModelFileError
+    from higsfa.experiments import ExperimentError
+    from higsfa.sources import ImageFileError
+
+    damaged = isinstance(error.__cause__, ImageFileError | ModelFileError | MemoryError)
+    return isinstance(error, ExperimentError) and not damaged and not _is_full(error)
 
 
 def _sentence(error: BaseException) -> str:
@@ -173,8 +165,7 @@ def opened_run(path: Path, data: Path | None = None, progress: Any = None) -> An
     existing(path, "run folder")
     from higsfa.experiments import Run
 
-    with wrong_usage():
-        return Run(path, data_folder=data, progress=progress)
+    return Run(path, data_folder=data, progress=progress)
 
 
 # ---------------------------------------------------------------------- values
@@ -206,6 +197,5 @@ def label_and_values(age: str | None, label: str | None) -> tuple[str, list[str]
     if age is not None:
         from higsfa.experiments.use import number
 
-        with wrong_usage():
-            _ = [number("age", value) for value in values]
+        _ = [number("age", value) for value in values]
     return name.strip(), values

@@ -247,25 +247,29 @@ def _followed(loc: tuple[Any, ...]) -> tuple[list[str], type[BaseModel] | None]:
     keys: list[str] = []
     model: type[BaseModel] | None = Config
     table: type[BaseModel] | None = Config
+    members: list[type[BaseModel]] | None = None  # of a union, if the next part names one of them
     for part in loc:
-        if model is not None and not isinstance(part, int):
-            table = model
-            found = model.model_fields.get(str(part))
-            keys.append(str(part))
-            annotation = found.annotation if found is not None else None
-            options = _tables(annotation) if annotation is not None else []
-            model = options[0] if len(options) == 1 else None
-            pending = options
-            continue
         if isinstance(part, int):
             keys.append(str(part + 1))
-            continue
-        by_tag = [option for option in pending if _tag(option) == part]
-        if by_tag:
-            model = by_tag[0]
+        elif members is not None:
+            model = next((m for m in members if _tag(m) == part or len(members) == 1), None)
+            members = None
+        elif model is not None:
+            table = model
+            keys.append(str(part))
+            found = model.model_fields.get(str(part))
+            options = _tables(found.annotation) if found is not None else []
+            model = options[0] if len(options) == 1 else None
+            if found is not None and _is_union(found.annotation):
+                members = options
         elif not any(mark in part for mark in "[('") and part not in ("int", "float", "str", "constrained-int", "cv"):
             keys.append(part)
     return keys, table
+
+
+def _is_union(annotation: Any) -> bool:
+    """Whether several types are allowed; None is not counted."""
+    return get_origin(annotation) in (Union, types.UnionType) and len(set(get_args(annotation)) - {type(None)}) > 1
 
 
 def _tag(model: type[BaseModel]) -> str | None:
