@@ -227,9 +227,9 @@ def test_saved_model_gives_the_scores_of_the_last_fold(real):
     assert found["n_test"] == 100
     assert (found["run"], found["method"]) == ("spots", "HiGSFA")
     p = real.run.predictions
-    for label, score in (("age", "mae"), ("age", "rmse"), ("gender", "rate"), ("race", "rate"), ("strength", "mae")):
-        trained = method(real.run, "HiGSFA")["labels"][label][score]["values"]
-        assert found["labels"][label][score]["mean"] == pytest.approx(trained[1])
+    for label, key in (("age", "mae"), ("age", "rmse"), ("gender", "rate"), ("race", "rate"), ("strength", "mae")):
+        trained = method(real.run, "HiGSFA")["labels"][label][key]["values"]
+        assert found["labels"][label][key]["mean"] == pytest.approx(trained[1])
     last = p["fold"] == 1
     confusion = np.array(found["labels"]["race"]["confusion"])
     classes = sorted(RACES)

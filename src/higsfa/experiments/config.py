@@ -40,7 +40,6 @@ Side = Annotated[int, Field(ge=4, le=1024)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=1000)]
 Threshold = Annotated[float, Field(gt=0, le=4)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
 Copies = Annotated[int, Field(ge=1, le=1000)]
 Size = Annotated[int, Field(ge=1, le=4096)]
 Memory = Annotated[str, Field(pattern=r"^\s*\d+(\.\d+)?\s*[kKMGT]?i?B?\s*$")]
@@ -67,24 +66,24 @@ T = TypeVar("T", bound=Table)
 
 def follows(
     *estimators: Callable[..., Any],
+    types: dict[str, Any],
     leave_out: Collection[str] = (),
     defaults: dict[str, Any] | None = None,
     optional: bool = False,
-    **types: Any,
 ) -> Callable[[type[T]], type[T]]:
     """Give a table the parameters of estimators as keys, beside those that the table declares itself.
 
     Parameters
     ----------
     *estimators : classes
+    types : dict
+        Types of keys; the others follow from the constraints of the estimator, or from its annotations.
     leave_out : names
         Parameters that a file cannot say.
     defaults : dict, optional
         Instead of those of the estimator.
     optional : bool, default=False
         Whether every key may be left out, and is None then.
-    **types
-        Types of keys; by default they follow from the constraints of the estimator, or from its annotations.
     """
 
     def extended(table: type[T]) -> type[T]:
@@ -254,11 +253,13 @@ class LabelTable(Table):
 
 @follows(
     Distortion,
-    seed=Seed,
-    shift=Annotated[float, Field(ge=0, le=100)],
-    rotation=Annotated[float, Field(ge=0, le=180)],
-    scale=Annotated[float, Field(ge=0, le=0.9)],
-    **dict.fromkeys(("brightness", "contrast", "noise"), Fraction),
+    types={
+        "seed": Seed,
+        "shift": Annotated[float, Field(ge=0, le=100)],
+        "rotation": Annotated[float, Field(ge=0, le=180)],
+        "scale": Annotated[float, Field(ge=0, le=0.9)],
+        **dict.fromkeys(("brightness", "contrast", "noise"), Annotated[float, Field(ge=0, le=1)]),
+    },
 )
 class DistortionTable(Table):
     """Distorted copies of the training images; the other keys are those of `higsfa.images.Distortion`."""
@@ -272,9 +273,11 @@ class DistortionTable(Table):
 
 @follows(
     *RECIPES.values(),
+    types={
+        "n_groups": Annotated[int, Field(ge=2, le=100_000)],
+        **dict.fromkeys(("half_width", "lag"), Annotated[int, Field(ge=1, le=100_000)]),
+    },
     optional=True,
-    n_groups=Annotated[int, Field(ge=2, le=100_000)],
-    **dict.fromkeys(("half_width", "lag"), Annotated[int, Field(ge=1, le=100_000)]),
 )
 class GraphPart(Table):
     """One recipe of `higsfa.graphs`, with its parameters as keys."""
@@ -304,12 +307,12 @@ class GraphTable(Table):
     parts: Literal["auto"] | list[GraphPart] = Field(default="auto", max_length=100)
 
 
-@follows(Layer, field=Size | list[Size], stride=Size | list[Size] | None, expansion=Text)
+@follows(Layer, types={"field": Size | list[Size], "stride": Size | list[Size] | None, "expansion": Text})
 class LayerTable(Table):
     """One layer, as in `higsfa.Layer`."""
 
 
-@follows(Layer, leave_out=("field", "stride"), optional=True, expansion=Text)
+@follows(Layer, types={"expansion": Text}, leave_out=("field", "stride"), optional=True)
 class EveryLayerTable(Table):
     """Parameters of `higsfa.Layer` for all layers of the network."""
 
@@ -330,8 +333,7 @@ Preset = Literal[
     HiGSFA,
     # The graph and the shape come from other tables, the engine from an option; progress is shown by the run itself.
     leave_out=("graph", "input_shape", "engine", "verbose"),
-    memory=Memory | None,
-    memory_limit=Memory | None,
+    types=dict.fromkeys(("memory", RENAMED["memory"]), Memory | None),
 )
 class NetworkTable(Table):
     """The network that reduces the images to features; the other keys are parameters of `higsfa.HiGSFA`."""
@@ -349,11 +351,13 @@ class NetworkTable(Table):
 
 @follows(
     LabelHead,
+    types={
+        USED: ByLabel,
+        "cv": Annotated[int, Field(ge=2, le=1000)],
+        "candidates": Annotated[list[Count], Field(min_length=1, max_length=1000)] | None,
+    },
     leave_out=("regressor",),  # an object
     defaults={USED: "cv"},
-    cv=Annotated[int, Field(ge=2, le=1000)],
-    candidates=Annotated[list[Count], Field(min_length=1, max_length=1000)] | None,
-    **{USED: ByLabel},
 )
 class HeadTable(Table):
     """The supervised step on top of the features, a `higsfa.LabelHead`."""
@@ -381,9 +385,9 @@ Method = Literal["hgsfa", "higsfa_hgsfa_parameters", "pca", "lda", "chance"]
 
 @follows(
     LabelHead,
-    leave_out=[name for name in signature(LabelHead).parameters if name != USED],
+    types={USED: dict[Method, ByLabel]},
+    leave_out=set(signature(LabelHead).parameters) - {USED},
     defaults={USED: {}},
-    **{USED: dict[Method, ByLabel]},
 )
 class ComparisonTable(Table):
     """What to compare the network with; the key of `HeadTable` for the features that are used, by method."""

@@ -103,6 +103,8 @@ def new_pictures(
 def _eyes(eyes: Any, found: tuple[Path, ...]) -> NDArray[np.float64]:
     with in_one_line("eyes"):
         if isinstance(eyes, str | os.PathLike):
+            if not Path(eyes).exists():
+                raise FileNotFoundError(f"there is no table {eyes}")
             places = read_eyes(eyes, found)
         else:
             places = np.asarray(eyes, dtype=np.float64)
@@ -116,7 +118,8 @@ def _eyes(eyes: Any, found: tuple[Path, ...]) -> NDArray[np.float64]:
 
 def _files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
     found: list[Path] = []
-    for path in map(Path, [paths] if isinstance(paths, str | os.PathLike) else paths):
+    given = [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+    for path in given:
         if path.is_dir():
             with in_one_line(f"{path}"):
                 found += read_folder(path).paths
@@ -125,5 +128,5 @@ def _files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> 
         else:
             raise ExperimentError(f"there is no picture or folder {path}")
     if not found:
-        raise ExperimentError("no pictures were given")
+        raise ExperimentError(f"there are no pictures in {', '.join(map(str, given[:3])) or 'an empty list'}")
     return tuple(found)

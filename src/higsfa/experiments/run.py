@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
@@ -26,26 +25,12 @@ from numpy.typing import NDArray
 
 from higsfa import __version__
 from higsfa._files import write_atomically
+from higsfa.experiments import score
 from higsfa.experiments.config import RENAMED, USED, Config
 from higsfa.experiments.data import read_npz, spread
 from higsfa.experiments.methods import Extracted, Method, extract, layer_records, make_network, methods_of
 from higsfa.experiments.reading import load_config, located, with_values
 from higsfa.experiments.reporting import ExperimentError, Log, Progress, Silent, in_one_line, of_the_disk
-from higsfa.experiments.score import (
-    DECODER,
-    Estimates,
-    chance_estimates,
-    delta_order,
-    delta_record,
-    estimate,
-    example_images,
-    fit_head,
-    gather,
-    rebuild,
-    scores,
-    truth,
-    write_decoder,
-)
 from higsfa.experiments.split import Experiment, Sets, decoded, make_sets, open_experiment
 from higsfa.experiments.use import Run
 from higsfa.persistence import save
@@ -55,19 +40,10 @@ from higsfa.report.predictions import guarded
 __all__ = ["FORMAT", "train", "write_table"]
 
 FORMAT = 1
-FILES = (
-    "config.toml",
-    "model.higsfa",
-    "head.higsfa",
-    DECODER,
-    "metrics.json",
-    "predictions.csv",
-    "examples.npz",
-    "environment.json",
-    "log.txt",
-)
+FILES = [score.DECODER, *(f"{name}.higsfa" for name in ("model", "head")), "config.toml", "predictions.csv"]
+FILES += ["metrics.json", "examples.npz", "environment.json", "log.txt"]
 MADE_LATER = ("report.html", "explorer.html", "decoder.npz")
-"""What is made of a finished run, and put beside it."""
+"""What is made of a finished run and put beside it; decoder.npz by earlier versions."""
 CHECKPOINT = "checkpoint"
 N_FEATURE_ROWS, N_FEATURES = 2000, 20
 """Test samples and features of them that are kept for figures."""
@@ -170,14 +146,6 @@ def _workers(address: str | None) -> Iterator[str]:
         yield "dask"
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What a method made of a fold: numbers for metrics.json, and arrays."""
-
-    record: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
-
-
 def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine: str) -> None:
     started = time.monotonic()
     checkpoint = folder / CHECKPOINT
@@ -185,7 +153,7 @@ def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine:
     for text in experiment.warnings:
         log.note(f"warning: {text}")
     methods = methods_of(config)
-    results: dict[str, list[Result]] = {method.key: [] for method in methods}
+    results: score.Results = {method.key: [] for method in methods}
     for number, fold in enumerate(experiment.folds):
         last = number + 1 == len(experiment.folds)
         log.note(
@@ -202,9 +170,7 @@ def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine:
                 _save(place, result)
             results[method.key].append(result)
     log.stage("write the results")
-    gathered = gather(
-        config, experiment, methods, {key: [(r.record, r.arrays) for r in rs] for key, rs in results.items()}
-    )
+    gathered = score.gather(config, experiment, methods, results)
     write_table(folder / "predictions.csv", gathered.predictions)
     write_npz(folder / "examples.npz", gathered.examples)
     write_json(folder / "environment.json", _environment(time.monotonic() - started))
@@ -225,15 +191,14 @@ def _one(
     engine: str,
     what: str,
     keep: Path | None,
-) -> Result:
+) -> score.Result:
     """One method on one fold; the model goes to the folder `keep`."""
     scored = experiment.scored
-    true = truth(config, scored, sets.test)
-    arrays: dict[str, NDArray[Any]] = {}
+    true = score.truth(config, scored, sets.test)
     if method.role == "chance":
-        estimates = chance_estimates(scored, true)
-        record: dict[str, Any] = {"scores": scores(scored, true, estimates, chance=True)}
-        return Result(record, _packed(estimates.values, "estimate"))
+        estimates = score.chance_estimates(scored, true)
+        record: dict[str, Any] = {"scores": score.scores(scored, true, estimates, chance=True)}
+        return record, _packed(estimates.values, "estimate")
     made = extract(method, config, experiment.labels, sets, place, log, engine, what)
     log.stage(f"{what}: estimate labels")
     chosen = getattr(config.head, USED)
@@ -241,25 +206,26 @@ def _one(
         chosen = getattr(config.comparison, USED).get(method.key, "cv")
     values, probabilities, used = {}, {}, {}
     for features in made.features:
-        head = fit_head(config, features, sets.supervised, chosen)
-        found = estimate(head, [label for label in features.labels if label in scored], features.test)
+        head = score.fit_head(config, features, sets.supervised, chosen)
+        found = score.estimate(head, [label for label in features.labels if label in scored], features.test)
         values.update(found.values)
         probabilities.update(found.probabilities)
         used.update(head.n_features_)
-    estimates = Estimates(values, probabilities)
+    estimates = score.Estimates(values, probabilities)
     record = {
-        "scores": scores(scored, true, estimates),
+        "scores": score.scores(scored, true, estimates),
         "n_features": int(made.features[0].test.shape[1]) if len(made.features) == 1 else None,
         "used": {str(name): int(number) for name, number in used.items()},
         "seconds": made.seconds,
-        "delta": delta_record(delta_order(config, scored), made.features, sets.supervised, sets.test),
+        "delta": score.delta_record(score.delta_order(config, scored), made.features, sets.supervised, sets.test),
         "layers": None if made.network is None else layer_records(made.network),
     }
-    log.note(f"{what}: {_told(record['scores'])}; features used: {record['used']}")
-    arrays |= _packed(values, "estimate") | _packed(probabilities, "probability")
+    told = (f"{name} {key} {value:.4g}" for name, found in record["scores"].items() for key, value in found.items())
+    log.note(f"{what}: {', '.join(told)}; features used: {record['used']}")
+    arrays = _packed(values, "estimate") | _packed(probabilities, "probability")
     if method.is_rebuilt:
         log.stage(f"{what}: reconstruct")
-        decoder, errors, rebuilt = rebuild(made.network, made.features[0], sets, _n_examples(config, sets))
+        decoder, errors, rebuilt = score.rebuild(made.network, made.features[0], sets, _n_examples(config, sets))
         record["reconstruction_error"] = errors
         if rebuilt is not None:
             arrays["rebuilt"] = rebuilt
@@ -269,8 +235,8 @@ def _one(
         save(made.network, keep / "model.higsfa")
         save(head, keep / "head.higsfa")
         if sets.test.pixel_range is not None:
-            write_decoder(keep, decoder)
-    return Result(record, arrays)
+            score.write_decoder(keep, decoder)
+    return record, arrays
 
 
 def _n_examples(config: Config, sets: Sets) -> int:
@@ -286,7 +252,7 @@ def _figures(made: Extracted, sets: Sets, n_examples: int) -> dict[str, NDArray[
         "rows": rows,
         "features": made.features[0].test[rows, :N_FEATURES].astype(np.float32),
     }
-    images = example_images(sets, n_examples)
+    images = score.example_images(sets, n_examples)
     return arrays if images is None else {**arrays, "images": images}
 
 
@@ -298,29 +264,23 @@ def _packed(columns: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[
     }
 
 
-def _told(by_label: dict[str, dict[str, float]]) -> str:
-    return ", ".join(
-        f"{name} {score} {value:.4g}" for name, found in by_label.items() for score, value in found.items()
-    )
-
-
 # ---------------------------------------------------------------------------------------------- what is finished
 
 
-def _save(place: Path, result: Result) -> None:
-    record = np.array(json.dumps(result.record))
-    write_npz(place.with_name(place.name + ".npz"), {"record": record, **result.arrays})
+def _save(place: Path, result: score.Result) -> None:
+    record, arrays = result
+    write_npz(place.with_name(place.name + ".npz"), {"record": np.array(json.dumps(record)), **arrays})
     shutil.rmtree(place, ignore_errors=True)
 
 
-def _saved(place: Path) -> Result | None:
+def _saved(place: Path) -> score.Result | None:
     path = place.with_name(place.name + ".npz")
     if not path.is_file():
         return None
     with in_one_line(f"{path} cannot be read, delete it"):
         arrays = read_npz(path, limit=MAX_RESULT)
         record = json.loads(str(arrays.pop("record")))
-    return Result(record, arrays)
+    return record, arrays
 
 
 def _environment(seconds: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How good a method is: the supervised step on its features, scores, reconstructions, and all of that for metrics.json."""
+"""How good a method is: labels estimated from its features, scores, reconstructions, and the files for them."""
 
 from __future__ import annotations
 
@@ -26,26 +26,6 @@ from higsfa.metrics import ReconstructionSums
 from higsfa.reconstruction import LinearReconstruction
 from higsfa.report.limits import MAX_CONFUSED
 from higsfa.sources import Source
-
-__all__ = [
-    "DECODER",
-    "Estimates",
-    "Gathered",
-    "Results",
-    "chance_estimates",
-    "classes_of",
-    "delta_record",
-    "estimate",
-    "example_images",
-    "fit_head",
-    "gather",
-    "pooled_scores",
-    "read_decoder",
-    "rebuild",
-    "scores",
-    "truth",
-    "write_decoder",
-]
 
 DECODER = "decoder.safetensors"
 """The linear map from features to pixels: the arrays below, and `model`, the SHA-256 of the model they belong to."""
@@ -297,8 +277,10 @@ def _hash(folder: Path) -> NDArray[np.uint8]:
 
 # ---------------------------------------------------------------------------------------------- the files of a run
 
-Results = dict[str, list[tuple[dict[str, Any], dict[str, NDArray[Any]]]]]
-"""By method, and fold by fold: numbers and arrays."""
+Result = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+"""What a method made of a fold: numbers for metrics.json, and arrays."""
+Results = dict[str, list[Result]]
+"""By method, and fold by fold."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A finished run in use: its results, new pictures, and its scores again. The folder is described in docs/run-folder.md."""
+"""A finished run in use: its results, new pictures, its scores again. See docs/run-folder.md."""
 
 from __future__ import annotations
 
@@ -238,11 +238,11 @@ class Run:
         ExperimentError
             If the run was trained on other samples than pictures, if a picture is missing, or if its eyes are.
         """
-        shape, pixel_range = self.metrics["data"].get("image_shape") or (), self.pixel_range
+        shape, pixel_range = tuple(self.metrics["data"].get("image_shape") or ()), self.pixel_range
         if len(shape) != 2 or pixel_range is None:
             raise ExperimentError(
-                f"{self.name} was trained on samples of shape {tuple(self.network.input_shape_)}, not on grey pictures, "
-                "or does not say what their grey values mean: train it again"
+                f"{self.name} was trained on samples of shape {tuple(self.network.input_shape_)}, not on grey "
+                "pictures, or does not say what their grey values mean: train it again"
             )
         with in_one_line("the pictures cannot be read"):
             return new_pictures(
