@@ -73,17 +73,8 @@ def follows(
 ) -> Callable[[type[T]], type[T]]:
     """Give a table the parameters of estimators as keys, beside those that the table declares itself.
 
-    Parameters
-    ----------
-    *estimators : classes
-    types : dict
-        Types of keys; the others follow from the constraints of the estimator, or from its annotations.
-    leave_out : names
-        Parameters that a file cannot say.
-    defaults : dict, optional
-        Instead of those of the estimator.
-    optional : bool, default=False
-        Whether every key may be left out, and is None then.
+    The types of keys follow from the constraints of the estimators, or from their annotations, unless `types` has them.
+    Parameters that a file cannot say are left out. If keys are optional, they are None by default.
     """
 
     def extended(table: type[T]) -> type[T]:
@@ -136,7 +127,7 @@ def _number(interval: Interval) -> Any:
 
 
 class AnyData(Table):
-    """What all kinds of data share."""
+    """Keys of all kinds of data."""
 
     labels: list[Name] | None = Field(default=None, min_length=1, max_length=100)
     max_samples: Count | None = None
@@ -204,16 +195,10 @@ class Morph2Data(FileData):
     eyes: Path | None = None
 
 
-class FgnetData(FileData):
-    """FG-NET: the folder with `images` and `points`."""
+class NamedFilesData(FileData):
+    """Photographs whose names hold the labels: FG-NET, the folder with `images` and `points`, or UTKFace."""
 
-    kind: Literal["fgnet"]
-
-
-class UtkfaceData(FileData):
-    """UTKFace: a folder of photographs whose names hold the labels."""
-
-    kind: Literal["utkface"]
+    kind: Literal["fgnet", "utkface"]
 
 
 class FairfaceData(FileData):
@@ -238,7 +223,7 @@ class FolderData(FileData):
 
 
 DataTable = Annotated[
-    FacesData | DigitsData | ToyData | NpzData | Morph2Data | FgnetData | UtkfaceData | FairfaceData | FolderData,
+    FacesData | DigitsData | ToyData | NpzData | Morph2Data | NamedFilesData | FairfaceData | FolderData,
     Field(discriminator="kind"),
 ]
 
@@ -403,18 +388,7 @@ class OutputTable(Table):
 
 
 class Config(Table):
-    """An experiment. Read one with `load_config`.
-
-    Attributes
-    ----------
-    title : str
-    data, test_data : tables
-        Where samples come from; `test_data` only for the protocol "cross_database".
-    labels : dict of tables
-        What labels mean, by name.
-    distortion : table or None
-    graph, network, head, protocol, comparison, output : tables
-    """
+    """An experiment, with one attribute for each table of its file. Read one with `load_config`."""
 
     title: Annotated[str, Field(min_length=1, max_length=200)]
     description: Annotated[str, Field(max_length=2000)] = ""
@@ -439,9 +413,7 @@ class Config(Table):
             raise ValueError("comparison.methods: the network is HGSFA already; leave 'hgsfa' out")
         data = self.data
         if isinstance(data, FacesData) and data.n_train % data.images_per_person:
-            raise ValueError(
-                "data.n_train must be a multiple of data.images_per_person, so that no person is in both sets"
-            )
+            raise ValueError("data.n_train must be a multiple of data.images_per_person, to keep persons in one set")
         if isinstance(data, FacesData) and (data.n_train + data.n_test) * data.size**2 > MAX_PIXELS:
             raise ValueError(f"data: more than {MAX_PIXELS:,} pixels of faces are drawn; take fewer or smaller ones")
         return self

@@ -19,8 +19,6 @@ from higsfa.experiments.pictures import FILES_RANGE, PixelRange, face_sampler
 from higsfa.experiments.reporting import in_one_line, named, noted
 from higsfa.sources import Source
 
-__all__ = ["Samples", "blocks", "range_of", "read_data", "read_npz", "spread", "unit_range"]
-
 USUAL_RANGES: tuple[PixelRange, ...] = ((0.0, 1.0), FILES_RANGE, (0.0, 65535.0))
 MAX_ARRAYS = 16 * 2**30
 """Most bytes of arrays in a .npz file of data."""
@@ -96,26 +94,10 @@ def spread(n: int, most: int) -> NDArray[np.intp]:
 def read_npz(
     path: str | os.PathLike[str], names: Iterable[str] | None = None, *, limit: int
 ) -> dict[str, NDArray[Any]]:
-    """Arrays of a .npz file of unknown origin: sizes are checked before memory is taken, nothing is unpickled.
+    """Arrays (all by default) of a .npz file of unknown origin: nothing is unpickled.
 
-    Parameters
-    ----------
-    path : path
-    names : names of arrays, optional
-        All by default.
-    limit : int
-        Most bytes of all arrays together, as their headers announce them.
-
-    Returns
-    -------
-    dict of arrays
-
-    Raises
-    ------
-    ValueError
-        If the file is no .npz file, damaged, too large, or holds anything but numbers and texts.
-    OSError
-        If there is no file, or it cannot be read.
+    A ValueError says that the file is damaged, holds anything but numbers and texts, or that the headers of the arrays
+    announce more than `limit` bytes together; memory is taken only afterwards.
     """
     with open_archive(path) as archive:
         there = list(dict.fromkeys(archive.names))
@@ -163,7 +145,7 @@ def read_data(table: Any, *, n_jobs: int | None = None) -> Samples:
     """Read what a table [data] describes, with `n_jobs` threads."""
     with in_one_line(f"[data] kind = {table.kind!r}"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        data = READERS[type(table)](table, n_jobs)
+        data = READERS[table.kind](table, n_jobs)
         if len(data) == 0:
             raise ValueError("there are no samples; check the folder")
         if table.max_samples is not None and len(data) > table.max_samples:
@@ -250,11 +232,11 @@ def _morph2(table: tables.Morph2Data, n_jobs: int | None) -> Samples:
     return _pictures(table, found, n_jobs)
 
 
-def _fgnet(table: tables.FgnetData, n_jobs: int | None) -> Samples:
+def _fgnet(table: tables.NamedFilesData, n_jobs: int | None) -> Samples:
     return _pictures(table, datasets.read_fgnet(table.folder, on_malformed=table.on_bad_file), n_jobs)
 
 
-def _utkface(table: tables.UtkfaceData, n_jobs: int | None) -> Samples:
+def _utkface(table: tables.NamedFilesData, n_jobs: int | None) -> Samples:
     return _pictures(table, datasets.read_utkface(table.folder, on_malformed="skip"), n_jobs)
 
 
@@ -318,14 +300,14 @@ def _pictures(
     )
 
 
-READERS: dict[type, Callable[[Any, int | None], Samples]] = {
-    tables.FacesData: _faces,
-    tables.DigitsData: _digits,
-    tables.ToyData: _toy,
-    tables.NpzData: _npz,
-    tables.Morph2Data: _morph2,
-    tables.FgnetData: _fgnet,
-    tables.UtkfaceData: _utkface,
-    tables.FairfaceData: _fairface,
-    tables.FolderData: _folder,
+READERS: dict[str, Callable[[Any, int | None], Samples]] = {
+    "faces": _faces,
+    "digits": _digits,
+    "toy": _toy,
+    "npz": _npz,
+    "morph2": _morph2,
+    "fgnet": _fgnet,
+    "utkface": _utkface,
+    "fairface": _fairface,
+    "folder": _folder,
 }

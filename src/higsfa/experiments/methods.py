@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,6 @@ from higsfa.experiments.split import Label, Sets
 from higsfa.graphs import GraphRecipe, GraphSum
 from higsfa.sources import Source
 
-__all__ = ["Extracted", "Features", "Method", "extract", "layer_records", "make_graph", "make_network", "methods_of"]
-
 PCA_VALUES = 2**27
 """Principal components are computed from as many images as have so many pixels together: 512 MiB."""
 NAMES = {
@@ -37,20 +35,11 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Method:
-    """A method of an experiment.
-
-    Attributes
-    ----------
-    key : str
-        For names of files.
-    name : str
-    role : {"main", "comparison", "chance", "sensitivity"}
-    delta_threshold : float or None
-    """
+    """A method of an experiment; its key is for names of files."""
 
     key: str
     name: str
-    role: str
+    role: Literal["main", "comparison", "chance", "sensitivity"]
     delta_threshold: float | None = None
 
     @property
@@ -113,18 +102,10 @@ def make_network(
     delta_threshold: float | None = None,
     engine: str = "threads",
 ) -> Any:
-    """The network of an experiment, or one to compare it with.
+    """The network of an experiment for samples of this shape, or one to compare it with.
 
-    Parameters
-    ----------
-    config : Config
-    labels : list of Label
-    shape : tuple of int
-        Of a sample.
-    method : {"main", "hgsfa", "higsfa_hgsfa_parameters"}
-    delta_threshold : float, optional
-        Instead of that of the config, for layers whose number of slow features is not fixed.
-    engine : {"threads", "dask"}
+    `method` is "main", "hgsfa" or "higsfa_hgsfa_parameters". `delta_threshold` replaces that of the config, for layers
+    whose number of slow features is not fixed.
     """
     table = config.network
     params = {**table.params(HiGSFA), "graph": make_graph(config, labels), "engine": engine}
@@ -133,13 +114,11 @@ def make_network(
         if table.n_jobs == 0:
             raise ValueError("n_jobs = 0 has no meaning: use 1 or more threads, or -1 for all cores")
         network = _preset(config, shape, method, params)
+        threshold = delta_threshold if delta_threshold is not None else table.delta_threshold
         for layer in network.layers:
             layer.set_params(**table.layer_params.model_dump(exclude_none=True))
-        threshold = delta_threshold if delta_threshold is not None else table.delta_threshold
-        if threshold is not None:
-            for layer in network.layers:
-                if layer.n_slow is None:
-                    layer.delta_threshold = threshold
+            if threshold is not None and layer.n_slow is None:
+                layer.delta_threshold = threshold
         network.estimate(2, input_shape=shape)
     return network
 
@@ -205,17 +184,7 @@ class Extracted:
 def extract(
     method: Method, config: Config, labels: list[Label], sets: Sets, checkpoint: Path, log: Log, engine: str, what: str
 ) -> Extracted:
-    """Train a method on a fold, and compute features with it.
-
-    Parameters
-    ----------
-    method : Method
-        Any but chance.
-    checkpoint : folder
-        For what is finished.
-    what : str
-        Names the method and the fold in messages.
-    """
+    """Train a method (any but chance) on a fold, and compute features with it; `what` names both in messages."""
     if method.network is None:
         return _linear(method, config, labels, sets, log, what)
     shape, threshold = sets.network.source.shape, method.delta_threshold

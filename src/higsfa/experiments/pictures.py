@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from higsfa import sources
 from higsfa.datasets import read_folder
 from higsfa.datasets.readers import read_eyes
-from higsfa.experiments.config import DataTable, FileData
+from higsfa.experiments.config import FileData
 from higsfa.experiments.reporting import ExperimentError, in_one_line
 from higsfa.images import FaceSampler, normalize_pose
 from higsfa.sources import ImageFiles
 
-__all__ = ["FILES_RANGE", "PixelRange", "PlainSampler", "Scaled", "face_sampler", "new_pictures"]
+__all__ = ["FILES_RANGE", "Paths", "PixelRange", "PlainSampler", "Scaled", "face_sampler", "new_pictures"]
 
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 PixelRange = tuple[float, float]
 """The values of black and of white."""
 FILES_RANGE: PixelRange = (0.0, 255.0)
@@ -62,42 +63,24 @@ class Scaled:
         return grey
 
 
-def new_pictures(
-    table: DataTable,
-    shape: tuple[int, int],
-    pixel_range: PixelRange,
-    cropping: str | None,
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    eyes: Any,
-    cropped: bool,
-    name: str,
-) -> ImageFiles:
-    """Pictures prepared as those of a run; see `Run.pictures`.
-
-    Parameters
-    ----------
-    table : the table [data] of the run
-    shape, pixel_range, cropping
-        Of its samples.
-    paths, eyes, cropped
-        As in `Run.pictures`.
-    name : str
-        That of the run.
-    """
+def new_pictures(run: Any, shape: tuple[int, ...], paths: Paths, eyes: Any, cropped: bool) -> ImageFiles:
+    """Pictures prepared as those of a run, whose samples have this shape; see `Run.pictures`."""
     found = _files(paths)
     places = None if eyes is None else _eyes(eyes, found)
-    if cropping == "eyes" and (places is None) != cropped:
+    if run.cropping == "eyes" and (places is None) != cropped:
         raise ExperimentError(
-            f"{name} was trained on faces aligned by their eyes: give the eyes of these pictures (--eyes TABLE), "
+            f"{run.name} was trained on faces aligned by their eyes: give the eyes of these pictures (--eyes TABLE), "
             "or say that they are cut in the same way already (--cropped), but not both"
         )
-    if cropping != "eyes" and (places is not None or cropped):
+    if run.cropping != "eyes" and (places is not None or cropped):
         raise ExperimentError(
-            f"{name} was trained on pictures that were cut about their centre, and new ones are cut in the same "
+            f"{run.name} was trained on pictures that were cut about their centre, and new ones are cut in the same "
             "way; leave eyes and cropped out (--eyes, --cropped)"
         )
-    sampler = face_sampler(table, found, places) if isinstance(table, FileData) else PlainSampler(shape)
-    return sources.images(found, Scaled(sampler, pixel_range))
+    table = run.config.data
+    sampler = face_sampler(table, found, places) if isinstance(table, FileData) else PlainSampler((shape[0], shape[1]))
+    with in_one_line("the pictures cannot be read"):
+        return sources.images(found, Scaled(sampler, run.pixel_range))
 
 
 def _eyes(eyes: Any, found: tuple[Path, ...]) -> NDArray[np.float64]:
@@ -116,7 +99,7 @@ def _eyes(eyes: Any, found: tuple[Path, ...]) -> NDArray[np.float64]:
     return places
 
 
-def _files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[Path, ...]:
+def _files(paths: Paths) -> tuple[Path, ...]:
     found: list[Path] = []
     given = [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
     for path in given:

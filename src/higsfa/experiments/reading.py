@@ -219,8 +219,8 @@ def _explained(error: Any) -> str:
         tag = given.get("kind") if isinstance(given, dict) else None
         kinds = [text.strip().strip("'") for text in error.get("ctx", {}).get("expected_tags", "").split(",")]
         if tag is None:
-            options = [_tag(model) for model in _tables(Config.model_fields["data"].annotation)]
-            return f"{table} needs a key kind, one of {', '.join(map(str, options))}"
+            options = [tag for model in _tables(Config.model_fields["data"].annotation) for tag in _tags(model)]
+            return f"{table} needs a key kind, one of {', '.join(options)}"
         return f"kind = {tag!r} is unknown in {table}{_nearest(str(tag), kinds)}; use one of {', '.join(kinds)}"
     if kind == "value_error":
         reason = str(error["msg"]).removeprefix("Value error, ")
@@ -252,7 +252,7 @@ def _followed(loc: tuple[Any, ...]) -> tuple[list[str], type[BaseModel] | None]:
         if isinstance(part, int):
             keys.append(str(part + 1))
         elif members is not None:
-            model = next((m for m in members if _tag(m) == part or len(members) == 1), None)
+            model = next((m for m in members if part in _tags(m) or len(members) == 1), None)
             members = None
         elif model is not None:
             table = model
@@ -272,10 +272,9 @@ def _is_union(annotation: Any) -> bool:
     return get_origin(annotation) in (Union, types.UnionType) and len(set(get_args(annotation)) - {type(None)}) > 1
 
 
-def _tag(model: type[BaseModel]) -> str | None:
-    field = model.model_fields.get("kind")
-    values = get_args(field.annotation) if field is not None else ()
-    return values[0] if len(values) == 1 else None
+def _tags(model: type[BaseModel]) -> tuple[str, ...]:
+    """The values of `kind` that choose a table."""
+    return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()
 
 
 def _tables(annotation: Any) -> list[type[BaseModel]]:

@@ -79,14 +79,8 @@ class Progress(Protocol):
         """`n` steps of the stage are done."""
 
 
-class Silent:
+class Silent(Progress):
     """Shows nothing."""
-
-    def stage(self, text: str, total: int | None) -> None:
-        pass
-
-    def advance(self, n: int) -> None:
-        pass
 
 
 @dataclass

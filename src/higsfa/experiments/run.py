@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -13,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -287,19 +288,12 @@ def _environment(seconds: float) -> dict[str, Any]:
     packages = ("numpy", "scipy", "scikit-learn", "joblib", "safetensors", "pillow", "pydantic")
     return {
         "python": sys.version.split()[0],
-        "packages": {"higsfa": __version__, **{name: _version(name) for name in packages}},
+        "packages": {"higsfa": __version__, **{name: version(name) for name in packages}},
         "platform": platform.platform(),
         "processors": joblib.cpu_count(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 # ---------------------------------------------------------------------------------------------- the folder
@@ -334,7 +328,7 @@ def begin_folder(folder: Path, config: Config, *, overwrite: bool) -> None:
     if overwrite:
         clear(folder)
     (folder / CHECKPOINT).mkdir(parents=True, exist_ok=True)
-    write_text(folder / "config.toml", tomli_w.dumps(config.plain()))
+    write_atomically(folder / "config.toml", tomli_w.dumps(config.plain()).encode())
 
 
 def _essence(config: Config) -> dict[str, Any]:
@@ -359,18 +353,11 @@ def drop_checkpoint(folder: Path) -> None:
         shutil.rmtree(checkpoint)
 
 
-def write_text(path: Path, text: str) -> None:
-    write_atomically(path, text.encode("utf-8"))
-
-
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """JSON that every reader understands: numbers that are not finite become null. Lists of numbers take one line."""
     text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
-    write_text(path, re.sub(r"\[\n([-+.\d\seEnul,]*)\]", _in_one_line, text) + "\n")
-
-
-def _in_one_line(found: re.Match[str]) -> str:
-    return "[" + " ".join(found[1].split()) + "]"
+    text = re.sub(r"\[\n([-+.\d\seEnul,]*)\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+    write_atomically(path, f"{text}\n".encode())
 
 
 def _plain(value: Any) -> Any:
@@ -393,16 +380,16 @@ def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def write_table(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
     """A CSV file with a line of names; unknown values are empty, and no text is taken for a formula."""
     values = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values())
-    rows = zip(*(map(_cell, column) for column in values), strict=True)
-    text = "".join(",".join(row) + "\n" for row in (map(_cell, columns), *rows))
+    buffer = io.StringIO(newline="")
+    table = csv.writer(buffer, lineterminator="\n")
+    table.writerows(map(_cell, row) for row in (columns, *zip(*values, strict=True)))
     # Names of files are bytes; those that are not UTF-8 are written as they are.
-    write_atomically(path, text.encode("utf-8", "surrogateescape"))
+    write_atomically(path, buffer.getvalue().encode("utf-8", "surrogateescape"))
 
 
 def _cell(value: Any) -> str:
     if value is None or value != value:
         return ""
     if isinstance(value, str):
-        text = guarded(value)
-        return '"' + text.replace('"', '""') + '"' if re.search(r'[,"\r\n]', text) else text
+        return guarded(value)
     return format(value, ".7g") if isinstance(value, float) else str(value)

@@ -46,16 +46,9 @@ class Estimates:
 
 
 def fit_head(config: Config, features: Features, samples: Samples, n_features: Any) -> LabelHead:
-    """Train the supervised step.
+    """Train the supervised step on samples, those of `features.supervised`.
 
-    Parameters
-    ----------
-    config : Config
-    features : Features
-    samples : Samples
-        Those of `features.supervised`.
-    n_features : int, "cv" or dict by label
-        Labels that a dict leaves out get "cv".
+    `n_features` is a number, "cv", or a dict of these by label; labels that it leaves out get "cv".
     """
     names = [label.name for label in features.labels]
     given = n_features if isinstance(n_features, Mapping) else dict.fromkeys(names, n_features)

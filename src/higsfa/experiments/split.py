@@ -19,16 +19,9 @@ from higsfa.experiments.reporting import ExperimentError, in_one_line, named, no
 from higsfa.images import Distortion, oriented_edges
 from higsfa.sources import Source
 
-__all__ = ["Experiment", "Fold", "Label", "Sets", "decoded", "make_sets", "network_input", "open_experiment"]
-
 USUAL_LABELS = {
-    "faces": ("age", "gender", "race"),
-    "digits": ("digit",),
-    "toy": ("s1",),
-    "morph2": ("age", "gender", "race"),
-    "fgnet": ("age",),
-    "utkface": ("age", "gender", "race"),
-    "fairface": ("age", "gender", "race"),
+    **dict.fromkeys(("faces", "morph2", "utkface", "fairface"), ("age", "gender", "race")),
+    **{"digits": ("digit",), "toy": ("s1",), "fgnet": ("age",)},
 }
 UNITS = {"age": "years"}
 CUT = {"eyes": "aligned by the eyes", "centre": "cut about their centre", None: "taken as they are"}
@@ -140,10 +133,8 @@ class Experiment:
     ----------
     name : str
         Of the data.
-    labels : list of Label
-        Those to learn.
-    scored : list of Label
-        Those that the test data have too.
+    labels, scored : lists of Label
+        Those to learn, and those of them that the test data have too.
     data, test_data : Samples
         What the folds are parts of; both are the same unless the test data are another data set.
     folds : list of Fold
@@ -164,14 +155,7 @@ class Experiment:
 
 
 def open_experiment(config: Config, *, n_jobs: int | None = None) -> Experiment:
-    """Read the data and cut them into folds. Picture files are decoded when they are asked for; see `decoded`.
-
-    Parameters
-    ----------
-    config : Config
-    n_jobs : int, optional
-        Threads.
-    """
+    """Read the data and cut them into folds. Picture files are decoded when they are asked for; see `decoded`."""
     data = _grouped(read_data(config.data, n_jobs=n_jobs))
     labels, values = read_labels(config, data)
     truth = dict(values)
@@ -289,17 +273,12 @@ def _cross_database(
 
 
 def _check(folds: list[Fold], labels: list[Label]) -> None:
-    for fold in folds:
-        for what, part in (("training", fold.train), ("test", fold.test)):
-            if len(part) < 2:
-                raise ExperimentError(
-                    f"[protocol]: only {len(part)} samples for {what}; use more data or another split"
-                )
-            for label in labels:
-                if missing(part.labels[label.name]).all():
-                    raise ExperimentError(
-                        f"label {label.name!r}: no sample for {what} has it; leave it out, or check it"
-                    )
+    for what, part in [pair for fold in folds for pair in (("training", fold.train), ("test", fold.test))]:
+        if len(part) < 2:
+            raise ExperimentError(f"[protocol]: only {len(part)} samples for {what}; use more data or another split")
+        for name in (label.name for label in labels):
+            if missing(part.labels[name]).all():
+                raise ExperimentError(f"label {name!r}: no sample for {what} has it; leave it out, or check it")
 
 
 # ---------------------------------------------------------------------------------------------- sets of a fold
@@ -331,13 +310,11 @@ def make_sets(config: Config, fold: Fold) -> Sets:
         train = network_input(config, fold.train)
         return Sets(train, train, test)
     _check_distortion(table, fold.train)
-    amplitudes = {**table.params(Distortion)}
-    repeated = [
-        sources.repeat(fold.train.source, copies, Distortion(**{**amplitudes, "seed": seed}))
-        for copies, seed in ((table.copies, amplitudes["seed"]), (table.supervised_copies, amplitudes["seed"] + 1))
-    ]
-    network, supervised = (network_input(config, fold.train.subset(source.sample_index, source)) for source in repeated)
-    return Sets(network, supervised, test)
+    params, sets = table.params(Distortion), []
+    for copies, seed in ((table.copies, params["seed"]), (table.supervised_copies, params["seed"] + 1)):
+        source = sources.repeat(fold.train.source, copies, Distortion(**{**params, "seed": seed}))
+        sets.append(network_input(config, fold.train.subset(source.sample_index, source)))
+    return Sets(*sets, test)
 
 
 def network_input(config: Config, samples: Samples) -> Samples:

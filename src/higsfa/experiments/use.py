@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,21 +13,12 @@ from numpy.typing import NDArray
 
 from higsfa import sources
 from higsfa._files import open_regular
+from higsfa.experiments import score
 from higsfa.experiments.config import Config
 from higsfa.experiments.data import Samples, read_npz, spread
-from higsfa.experiments.pictures import PixelRange, new_pictures
+from higsfa.experiments.pictures import Paths, PixelRange, new_pictures
 from higsfa.experiments.reading import load_config, with_paths
 from higsfa.experiments.reporting import ExperimentError, Progress, Silent, in_one_line
-from higsfa.experiments.score import (
-    MOST_TRAIN,
-    classes_of,
-    estimate,
-    pooled_scores,
-    read_decoder,
-    scores,
-    truth,
-    write_decoder,
-)
 from higsfa.experiments.split import Experiment, make_sets, network_input, open_experiment
 from higsfa.persistence import load
 from higsfa.reconstruction import LinearReconstruction, morph
@@ -64,7 +55,7 @@ class Rebuilt(NamedTuple):
 
 
 class Run:
-    """A finished run. Files are read when they are asked for.
+    """A finished run: its results, and what can be done with its model. Files are read when they are asked for.
 
     Parameters
     ----------
@@ -76,28 +67,22 @@ class Run:
 
     Attributes
     ----------
-    folder : Path
-    config : Config
-    name : str
-        That of the folder.
+    folder, name, config : path and name of the folder, Config
     metrics : dict
         As described in docs/run-folder.md.
-    predictions : dict of arrays
-        Columns of predictions.csv: numbers for `fold`, `sample`, numeric labels and probabilities (NaN where unknown),
-        texts for categorical labels (None where unknown).
-    examples : dict of arrays
+    predictions, examples : dicts of arrays
+        Columns of predictions.csv (NaN or None where unknown), and the arrays of examples.npz.
     network, head : fitted estimators
         Of the last fold.
     decoder : LinearReconstruction
-        Pictures from the features of `network`. A run of an early version does not hold it: it is learned from the
-        training data when it is first needed, and kept.
+        Pictures from features. A run of an early version does not hold it: it is learned from the training data when
+        it is first needed, and kept.
     experiment : Experiment
         The data of the run, which are read for it.
     pixel_range : (black, white), or None
-        What grey values mean; None for a run on other samples than images, or by an early version of higsfa.
+        What grey values mean; None for other samples than images, or for a run of an early version.
     cropping : {"eyes", "centre"} or None
-        How the picture files to train on were cut: aligned by the eyes, or about the centre; None for arrays, or for
-        a run by an early version of higsfa.
+        How picture files were cut: aligned by the eyes, or about the centre; None for arrays.
 
     Raises
     ------
@@ -126,9 +111,11 @@ class Run:
                 f"there is no folder {folder}; train writes one: higsfa train CONFIG.toml --out {folder}"
             )
         if not (folder / "metrics.json").is_file():
-            if (folder / "config.toml").is_file():
-                raise ExperimentError(f"{folder} holds a run that is not finished; go on with resume (--resume)")
-            raise ExperimentError(f"{folder} is not the folder of a run: it has no metrics.json")
+            begun = (folder / "config.toml").is_file()
+            wrong = "holds a run that is not finished; go on with resume (--resume)"
+            raise ExperimentError(
+                f"{folder} {wrong if begun else 'is not the folder of a run: it has no metrics.json'}"
+            )
         self.config: Config = load_config(folder / "config.toml", of_run=True)
         _ = self.metrics  # what is wrong with them shows here
 
@@ -185,14 +172,14 @@ class Run:
     def decoder(self) -> LinearReconstruction:
         self._check_pixels()
         shape = tuple(self.network.input_shape_)
-        found = read_decoder(self.folder, int(self.network.n_components_), shape)
+        found = score.read_decoder(self.folder, int(self.network.n_components_), shape)
         if found is not None:
             return found
         supervised = make_sets(self.config, self.experiment.folds[-1]).supervised.source
         self.progress.stage("learning to draw pictures from features", None)
-        source = supervised[spread(len(supervised), MOST_TRAIN)]
+        source = supervised[spread(len(supervised), score.MOST_TRAIN)]
         decoder = LinearReconstruction().fit(self.network.transform(source), source)
-        write_decoder(self.folder, decoder)
+        score.write_decoder(self.folder, decoder)
         return decoder
 
     def _check_pixels(self) -> None:
@@ -208,13 +195,7 @@ class Run:
 
     # ------------------------------------------------------------------ new pictures
 
-    def pictures(
-        self,
-        paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-        *,
-        eyes: Any = None,
-        cropped: bool = False,
-    ) -> ImageFiles:
+    def pictures(self, paths: Paths, *, eyes: Any = None, cropped: bool = False) -> ImageFiles:
         """New pictures, prepared as those of training: grey, of the same size, cut, range and contrast.
 
         Parameters
@@ -225,29 +206,21 @@ class Run:
             Positions x, y of the two eyes in each picture; a table has columns name, x, y, x, y. Needed for a run that
             was trained on faces aligned by their eyes, and only for such a run.
         cropped : bool, default=False
-            Instead of `eyes`: the pictures are cut like those of training already, so that their largest centred square
-            is taken.
+            Instead of `eyes`: the pictures are cut like those of training already; their largest centred square is
+            taken.
 
         Returns
         -------
         source
             For the methods below; its attribute ``paths`` tells which row is which picture.
-
-        Raises
-        ------
-        ExperimentError
-            If the run was trained on other samples than pictures, if a picture is missing, or if its eyes are.
         """
-        shape, pixel_range = tuple(self.metrics["data"].get("image_shape") or ()), self.pixel_range
-        if len(shape) != 2 or pixel_range is None:
+        shape = tuple(self.metrics["data"].get("image_shape") or ())
+        if len(shape) != 2 or self.pixel_range is None:
             raise ExperimentError(
                 f"{self.name} was trained on samples of shape {tuple(self.network.input_shape_)}, not on grey "
                 "pictures, or does not say what their grey values mean: train it again"
             )
-        with in_one_line("the pictures cannot be read"):
-            return new_pictures(
-                self.config.data, (shape[0], shape[1]), pixel_range, self.cropping, paths, eyes, cropped, self.name
-            )
+        return new_pictures(self, shape, paths, eyes, cropped)
 
     def _input(self, pictures: Any, eyes: Any, cropped: bool) -> Source:
         """What the network sees of pictures: files, or samples like those of training."""
@@ -257,27 +230,18 @@ class Run:
         return network_input(self.config, samples).source
 
     def transform(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> NDArray[Any]:
-        """Features of pictures.
+        """Features (n_pictures, n_features) of pictures.
 
         Parameters
         ----------
         pictures : files and folders, or an array or a source of samples like those of training
         eyes, cropped
             Of files; see `pictures`.
-
-        Returns
-        -------
-        array of shape (n_pictures, n_features)
         """
         return self.network.transform(self._input(pictures, eyes, cropped))
 
     def predict(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> dict[str, NDArray[Any]]:
-        """Estimate the labels of pictures.
-
-        Parameters
-        ----------
-        pictures, eyes, cropped
-            As in `transform`.
+        """Estimate the labels of pictures; parameters as in `transform`.
 
         Returns
         -------
@@ -297,17 +261,7 @@ class Run:
         return columns
 
     def reconstruct(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> Rebuilt:
-        """Rebuild pictures from their features alone: what the network keeps of a picture.
-
-        Parameters
-        ----------
-        pictures, eyes, cropped
-            As in `transform`.
-
-        Returns
-        -------
-        Rebuilt
-        """
+        """Rebuild pictures from their features alone: what the network keeps of them. Parameters as in `transform`."""
         source = self._input(pictures, eyes, cropped)
         decoder, shape = self.decoder, tuple(source.shape)
         images = np.asarray(source, dtype=np.float64)
@@ -382,19 +336,9 @@ class Run:
         return write_report(self.folder, self.folder / "report.html" if out is None else out)
 
     def explore(self, out: str | os.PathLike[str] | None = None) -> Path:
-        """Write a page on which features can be moved by hand, and the picture follows.
+        """Write a page on which features are moved by hand, with test pictures of the experiment as examples.
 
-        Its examples are test pictures, which are read from the data of the experiment.
-
-        Parameters
-        ----------
-        out : path, optional
-            explorer.html in the folder by default.
-
-        Returns
-        -------
-        Path
-            Of the page.
+        It is explorer.html in the folder by default; returns its path.
         """
         from higsfa.report.explorer import write_explorer
 
@@ -414,27 +358,24 @@ class Run:
         )
 
     def evaluate(self) -> dict[str, Any]:
-        """Compute the scores of the model again from the test data of its experiment (the last fold).
+        """Compute the scores again from the test data of the last fold.
 
-        Returns
-        -------
-        dict
-            With "run", "method", "n_test" and "labels"; the latter as in metrics.json.
+        Returns a dict with "run", "method", "n_test" and "labels"; the latter as in metrics.json.
         """
         experiment, config = self.experiment, self.config
         fold = experiment.folds[-1]
         sets = make_sets(config, fold)
         with in_one_line("the model of this run does not go with these data"):
             Y = self.network.transform(sets.test.source)
-            found = estimate(self.head, experiment.scored, Y)
-        true = truth(config, experiment.scored, sets.test)
-        by_label = scores(experiment.scored, true, found)
+            found = score.estimate(self.head, experiment.scored, Y)
+        true = score.truth(config, experiment.scored, sets.test)
+        by_label = score.scores(experiment.scored, true, found)
         labels = {}
         for label in experiment.scored:
             columns = [part.labels[label.name] for part in (fold.train, fold.test)]
-            classes = [] if label.is_numeric else classes_of(label, [*columns, self.head.classes_[label.name]])
+            classes = [] if label.is_numeric else score.classes_of(label, [*columns, self.head.classes_[label.name]])
             name = label.name
-            labels[name] = pooled_scores(label, [by_label[name]], true[name], found.values[name], classes)
+            labels[name] = score.pooled_scores(label, [by_label[name]], true[name], found.values[name], classes)
         method = self.metrics["methods"][0]["name"]
         return {"run": self.name, "method": method, "n_test": len(fold.test), "labels": labels}
 
