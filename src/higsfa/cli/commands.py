@@ -378,6 +378,8 @@ def morph(
         opened = usage.opened_run(run, data, progress)
         values = opened.label_values(name, texts)
         picture = opened.photo(photo, eyes=eyes, cropped=cropped)
+        import numpy as np
+
         from higsfa.cli import sheet
 
         if out is not None:
@@ -386,7 +388,7 @@ def morph(
             captions = ["photograph", *(f"{name} {text}" for text in texts)]
             sheet.write_picture(out, sheet.sheet([strip], captions=captions))
         if gif is not None:
-            steps = sheet.between(values, FRAMES) if opened.head.is_numeric_[name] else values
+            steps = np.linspace(min(values), max(values), FRAMES) if opened.head.is_numeric_[name] else values
             moving = opened.morph(picture, {name: steps}, strength=strength)
             sheet.write_animation(gif, sheet.as_bytes(moving, opened.pixel_range))
     written = [path for path in (out, gif) if path is not None]

@@ -1,4 +1,4 @@
-"""The whole story on synthetic faces: train, compare, draw, and say what to look at."""
+"""The demonstration on synthetic faces: train, compare, draw, and say what to look at."""
 
 from __future__ import annotations
 
@@ -19,20 +19,9 @@ AGES = (20, 30, 40, 50, 60, 70)
 
 
 def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
-    """Run the experiment and draw its results.
+    """Run the experiment, and draw its results into the run folder `out`.
 
-    Parameters
-    ----------
-    out : Path
-        Becomes a run folder, with pages and pictures beside the usual files.
-    overwrite : bool
-        Whether to replace a run that is there.
-    progress : Progress
-
-    Returns
-    -------
-    dict
-        `folder`, `metrics` as in metrics.json, and `files`, from path to what can be seen there.
+    Returns a dict: `folder`, `metrics` as in metrics.json, and `files`, from path to what can be seen there.
     """
     from higsfa.experiments import load_config, train
 
@@ -40,9 +29,8 @@ def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
     pictures = out / "pictures"
     pictures.mkdir(exist_ok=True)
     faces = run.experiment.folds[-1].test.source.take(np.arange(N_PICTURES))
-    paths = [pictures / f"face{number}.png" for number in range(1, N_PICTURES + 1)]
-    for path, face in zip(paths, faces, strict=True):
-        sheets.write_picture(path, Image.fromarray(face))
+    for number, face in enumerate(faces, 1):
+        sheets.write_picture(pictures / f"face{number}.png", Image.fromarray(face))
     progress.stage("drawing", None)
     sheets.write_picture(out / "reconstructions.png", _rebuilt(run.examples))
     rows = [[face, *run.morph(face, age=AGES)] for face in faces[:3]]

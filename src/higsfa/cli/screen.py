@@ -32,17 +32,17 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str = "", *, style: str = "", stderr: bool = False) -> None:
-    """One line; paths in it are not broken, brackets in it mean nothing."""
+    """Print a line; long paths are not broken, brackets are no markup."""
     console(stderr=stderr).print(Text(writable(text), style=style), soft_wrap=True)
 
 
 def writable(text: str) -> str:
-    """Text without what no stream can write: halves of characters, which names of files may hold."""
+    """Text without lone surrogates, which names of files may hold and no stream can write."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def note_about_faces(labels: Iterable[Any]) -> None:
-    """Say what estimates are, where labels speak of people."""
+    """Say what estimates are, where labels are about people."""
     if FACE_LABELS & {str(label).lower() for label in labels}:
         say(NOTE, stderr=True)
 

@@ -67,15 +67,10 @@ def write_picture(path: Path, image: Image.Image) -> None:
 
 
 def write_animation(path: Path, frames: Iterable[Grey]) -> None:
-    """There and back again, without end; the ending of the name says whether GIF or WebP."""
+    """Forwards and backwards, in an endless loop; GIF or WebP, as the ending of the name says."""
     there = [enlarged(frame) for frame in frames]
     images = [*there, *there[-2:0:-1]]
     buffer = io.BytesIO()
     kind = "WEBP" if path.suffix.lower() == ".webp" else "GIF"
     images[0].save(buffer, kind, save_all=True, append_images=images[1:], duration=FRAME_MS, loop=0)
     write_atomically(path, buffer.getvalue())
-
-
-def between(values: Sequence[float], n: int) -> list[float]:
-    """`n` values from the smallest to the largest."""
-    return np.linspace(min(values), max(values), n).tolist()

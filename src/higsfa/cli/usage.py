@@ -36,7 +36,7 @@ MAX_VALUES = 64
 
 
 class WrongUsage(Exception):
-    """The command cannot begin as it was given; the message is one sentence with the way out."""
+    """The command cannot start as it was given; the message is one sentence that says what to do."""
 
 
 class Stopped(BaseException):

@@ -227,17 +227,14 @@ def _split(values: NDArray[Any], train: str, test: str, what: str) -> tuple[NDAr
     return texts == test, np.flatnonzero((texts == train) | (texts == test))
 
 
-def _morph2(table: tables.Morph2Data, n_jobs: int | None) -> Samples:
-    found = datasets.read_morph2(table.folder, table.csv, eyes=table.eyes, on_missing=table.on_bad_file)
+def _photographs(table: tables.FileData, n_jobs: int | None) -> Samples:
+    if isinstance(table, tables.Morph2Data):
+        found = datasets.read_morph2(table.folder, table.csv, eyes=table.eyes, on_missing=table.on_bad_file)
+    elif isinstance(table, tables.NamedFilesData) and table.kind == "fgnet":
+        found = datasets.read_fgnet(table.folder, on_malformed=table.on_bad_file)
+    else:
+        found = datasets.read_utkface(table.folder, on_malformed="skip")
     return _pictures(table, found, n_jobs)
-
-
-def _fgnet(table: tables.NamedFilesData, n_jobs: int | None) -> Samples:
-    return _pictures(table, datasets.read_fgnet(table.folder, on_malformed=table.on_bad_file), n_jobs)
-
-
-def _utkface(table: tables.NamedFilesData, n_jobs: int | None) -> Samples:
-    return _pictures(table, datasets.read_utkface(table.folder, on_malformed="skip"), n_jobs)
 
 
 def _fairface(table: tables.FairfaceData, n_jobs: int | None) -> Samples:
@@ -305,9 +302,7 @@ READERS: dict[str, Callable[[Any, int | None], Samples]] = {
     "digits": _digits,
     "toy": _toy,
     "npz": _npz,
-    "morph2": _morph2,
-    "fgnet": _fgnet,
-    "utkface": _utkface,
+    **dict.fromkeys(("morph2", "fgnet", "utkface"), _photographs),
     "fairface": _fairface,
     "folder": _folder,
 }

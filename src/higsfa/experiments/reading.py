@@ -66,7 +66,7 @@ def load_config(path: str | os.PathLike[str], *, of_run: bool = False) -> Config
     Raises
     ------
     ExperimentError
-        In one line, with the way out, if the file is not there or says something wrong.
+        If the file is missing or wrong: one line that says what to do.
 
     Examples
     --------
@@ -154,11 +154,11 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
 
 
 def checked(tables: Mapping[str, Any], name: str) -> Config:
-    """A Config of parsed tables; one thing that is wrong is an ExperimentError."""
+    """A Config from parsed tables; the worst of what is wrong is an ExperimentError."""
     try:
         return Config.model_validate(tables)
     except ValidationError as error:
-        # A misspelt key also makes the right one missing, and of a union every member complains: name the deepest.
+        # A misspelt key also makes the right one missing, and every member of a union complains: name the deepest.
         worst = min(error.errors(include_url=False), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
         raise ExperimentError(f"{name}: {_explained(worst)}") from None
 
@@ -278,7 +278,7 @@ def _tags(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def _tables(annotation: Any) -> list[type[BaseModel]]:
-    """All tables that an annotation speaks of."""
+    """All tables in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) in (Union, types.UnionType, list, dict) or hasattr(annotation, "__metadata__"):

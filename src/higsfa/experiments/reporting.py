@@ -74,9 +74,11 @@ class Progress(Protocol):
 
     def stage(self, text: str, total: int | None) -> None:
         """A new stage begins, of `total` steps (None: unknown)."""
+        return
 
     def advance(self, n: int) -> None:
         """`n` steps of the stage are done."""
+        return
 
 
 class Silent(Progress):

@@ -61,7 +61,7 @@ def train(
     n_jobs: int | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Run an experiment and write its folder.
+    """Run an experiment and write its folder. What the user can mend is an ExperimentError, in one line.
 
     Parameters
     ----------
@@ -84,18 +84,12 @@ def train(
     -------
     Run
 
-    Raises
-    ------
-    ExperimentError
-        For everything that the user can mend, in one line.
-
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> from higsfa.experiments import load_config, train, with_values
+    >>> import tempfile
     >>> config = with_values(load_config("toy"), {"data.n_train": 2000, "data.n_test": 500})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     run = train(config, pathlib.Path(folder) / "toy", n_jobs=1)
+    ...     run = train(config, f"{folder}/toy", n_jobs=1)
     ...     run.metrics["methods"][0]["labels"]["s1"]["rate"]["mean"] > 0.95
     True
     """
@@ -106,7 +100,7 @@ def train(
     progress = progress or Silent()
     with of_the_disk(folder):
         if check_folder(folder, config, resume=resume, overwrite=overwrite):
-            return Run(folder)
+            return Run(folder, progress=progress)
         with _workers(dask) as engine:
             progress.stage("read the data", None)
             experiment = _opened(config)
@@ -118,7 +112,7 @@ def train(
             except ExperimentError as error:
                 log.note(f"stopped: {error}")
                 raise
-    return Run(folder)
+    return Run(folder, progress=progress)
 
 
 def _opened(config: Config) -> Experiment:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
+from sklearn.metrics import confusion_matrix
 
 from higsfa import LabelHead, metrics
 from higsfa._files import open_regular, read_regular, write_atomically
@@ -34,7 +35,7 @@ MOST_TRAIN, MOST_TEST = 20_000, 5_000
 """Samples that reconstructions are learned from, and that their errors are measured on."""
 N_DELTAS = 10
 LABEL_BINS = 20
-"""Bins of a numeric label whose whole numbers are too many or too few to tell errors apart by."""
+"""Bins of a numeric label that has too many or too few whole numbers for one bin each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,16 +126,14 @@ def pooled_scores(
 ) -> dict[str, Any]:
     """All scores of a label: means over folds, and curves or counts over the test samples of all folds.
 
-    The confusion of very many classes is None: nobody could read it, and it grows with their square.
+    The confusion of very many classes is None: it grows with their square, and cannot be read.
     """
     out: dict[str, Any] = {name: over_folds([fold[name] for fold in by_fold]) for name in by_fold[0]}
     if not label.is_numeric and len(classes) > MAX_CONFUSED:
         return {**out, "confusion": None}
     if not label.is_numeric:
-        number = {name: i for i, name in enumerate(classes)}
-        counts = np.zeros((len(classes), len(classes)), dtype=int)
         known = ~missing(true)
-        np.add.at(counts, ([number[a] for a in true[known]], [number[b] for b in estimated[known]]), 1)
+        counts = confusion_matrix(true[known].astype(str), estimated[known].astype(str), labels=classes)
         return {**out, "confusion": counts.tolist()}
     known = true[~np.isnan(true)]
     thresholds = _thresholds(label, known)

@@ -108,7 +108,7 @@ def _text(value: Any, names: list[str] | None, label: str) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if names is None:
-        return str(value).encode("utf-8", "replace").decode("utf-8")  # halves of characters cannot be written
+        return str(value).encode("utf-8", "replace").decode("utf-8")  # lone surrogates cannot be written
     if not isinstance(value, int) or not 0 <= value < len(names):
         raise ExperimentError(f"[labels.{label}] names has {len(names)} entries for the codes 0, 1, ...; got {value!r}")
     return names[value]
@@ -314,7 +314,7 @@ def make_sets(config: Config, fold: Fold) -> Sets:
     for copies, seed in ((table.copies, params["seed"]), (table.supervised_copies, params["seed"] + 1)):
         source = sources.repeat(fold.train.source, copies, Distortion(**{**params, "seed": seed}))
         sets.append(network_input(config, fold.train.subset(source.sample_index, source)))
-    return Sets(*sets, test)
+    return Sets(sets[0], sets[1], test)
 
 
 def network_input(config: Config, samples: Samples) -> Samples:
