@@ -319,7 +319,7 @@ def make_sets(config: Config, fold: Fold) -> Sets:
 
 def network_input(config: Config, samples: Samples) -> Samples:
     """What the network of an experiment sees of samples: edges or pixels, in its precision."""
-    if config.network.preset == "photographs" and config.network.layers is None:
+    if config.sees_edges:
         if samples.pixel_range is None or samples.pixel_range != _range_of_dtype(samples.source):
             raise ExperimentError(
                 '[network] preset = "photographs" is for images of bytes, or of floats from 0 to 1; these samples are '

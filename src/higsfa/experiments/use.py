@@ -184,7 +184,7 @@ class Run:
 
     def _check_pixels(self) -> None:
         """Refuse to draw where the network does not see the pixels of pictures."""
-        if self.pixel_range is None or (self.config.network.preset == "photographs" and not self.config.network.layers):
+        if self.pixel_range is None or self.config.sees_edges:
             raise ExperimentError(f"{self.folder} was not trained on the pixels of pictures: there is nothing to draw")
 
     @cached_property

@@ -35,6 +35,18 @@ def test_every_parameter_of_an_estimator_is_a_key_or_left_out_by_name():
     assert config.USED in keys(config.ComparisonTable)
 
 
+def test_a_parameter_that_a_file_cannot_say_is_no_key_until_somebody_decides():
+    class New(Layer):
+        _parameter_constraints = {**Layer._parameter_constraints, "hook": [callable], "mode": [callable, None]}
+
+        def __init__(self, field, hook, mode=None, speed: int = 3):
+            pass
+
+    table = config.follows(New, types={"field": int})(config.Table)
+    assert keys(table) == {"field", "speed"}
+    assert keys(table) != names(New)  # which is what the tests above would notice
+
+
 def test_every_recipe_is_a_kind_of_part_with_all_its_parameters():
     assert set(config.RECIPES) == set(graphs._SHORTHANDS) - {"auto"}
     assert set(config.RECIPES) == set(config.GraphPart.model_fields["kind"].annotation.__args__)
