@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -374,16 +373,16 @@ def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def write_table(path: Path, columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> None:
     """A CSV file with a line of names; unknown values are empty, and no text is taken for a formula."""
     values = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values())
-    buffer = io.StringIO(newline="")
-    table = csv.writer(buffer, lineterminator="\n")
-    table.writerows(map(_cell, row) for row in (columns, *zip(*values, strict=True)))
+    text = "".join(",".join(map(_cell, row)) + "\n" for row in (columns, *zip(*values, strict=True)))
     # Names of files are bytes; those that are not UTF-8 are written as they are.
-    write_atomically(path, buffer.getvalue().encode("utf-8", "surrogateescape"))
+    write_atomically(path, text.encode("utf-8", "surrogateescape"))
 
 
 def _cell(value: Any) -> str:
     if value is None or value != value:
         return ""
     if isinstance(value, str):
-        return guarded(value)
+        text = guarded(value)
+        # The csv module of Python 3.11 does not quote a carriage return.
+        return '"' + text.replace('"', '""') + '"' if re.search(r'[,"\r\n]', text) else text
     return format(value, ".7g") if isinstance(value, float) else str(value)
