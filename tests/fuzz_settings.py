@@ -8,11 +8,11 @@ import zipfile
 from importlib import resources
 
 import numpy as np
+import tomli_w
 
 from fuzzing import NUMBERS, Kind, mutate_bytes, mutate_json, pick, quietly
 from higsfa import sources
 from higsfa.experiments import ExperimentError, load_config
-from higsfa.experiments._toml import to_toml
 from higsfa.io.arrays import read_npz
 
 # ---------------------------------------------------------------------- experiments
@@ -75,7 +75,7 @@ def mutate_config(files, rng):
         tables = tomllib.loads(text)
         for _ in range(int(rng.integers(1, 4))):
             mutate_json(tables, rng, VALUES)
-        return to_toml({str(key): value for key, value in json.loads(json.dumps(tables)).items()}).encode(
+        return tomli_w.dumps({str(key): value for key, value in json.loads(json.dumps(tables)).items()}).encode(
             "utf-8", "surrogatepass"
         )
     return "\n".join(lines).encode("utf-8", "surrogatepass")
@@ -94,7 +94,7 @@ def use_config(path, thorough):
 
 
 def _rewritten(path, config):
-    path.write_text(to_toml(config.plain()), encoding="utf-8")
+    path.write_text(tomli_w.dumps(config.plain()), encoding="utf-8")
     return path
 
 

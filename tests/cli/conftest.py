@@ -7,7 +7,7 @@ from real_run import QUICK
 
 @pytest.fixture(scope="session")
 def run(real):
-    """The folder of a trained run; tests do not write into it, except for the decoder that commands keep there."""
+    """The folder of a trained run; tests do not write into it."""
     return real.folder
 
 
@@ -20,9 +20,10 @@ def photos(real):
 @pytest.fixture(scope="session")
 def quickly(tmp_path_factory, real):
     """A config that trains in half a second."""
+    import tomli_w
+
     from higsfa.experiments import load_config, with_values
-    from higsfa.experiments._toml import to_toml
 
     path = tmp_path_factory.mktemp("config") / "quick.toml"
-    path.write_text(to_toml(with_values(load_config(real.config), QUICK).plain()), encoding="utf-8")
+    path.write_text(tomli_w.dumps(with_values(load_config(real.config), QUICK).plain()), encoding="utf-8")
     return path

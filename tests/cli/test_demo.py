@@ -6,9 +6,9 @@ import numpy as np
 from PIL import Image
 
 from cli.commands import higsfa, refused
-from higsfa import demo
-from higsfa.demo import findings
-from higsfa.experiments import load_config, open_run
+from higsfa.cli import demo
+from higsfa.cli.demo import findings
+from higsfa.experiments import Run, load_config
 
 
 def test_demo_tells_the_whole_story(quickly, real, tmp_path, monkeypatch):
@@ -24,7 +24,7 @@ def test_demo_tells_the_whole_story(quickly, real, tmp_path, monkeypatch):
         assert (folder / name).stat().st_size > 1000
     assert "higsfa configs folder" in out
     assert "statistical guesses" in err
-    samples = open_run(folder).predictions["sample"]
+    samples = Run(folder).predictions["sample"]
     for number in range(6):
         face = np.asarray(Image.open(folder / "pictures" / f"face{number + 1}.png"))
         np.testing.assert_array_equal(face, real.images[samples[number]])

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from cli.commands import ENVIRONMENT, higsfa, refused
-from higsfa.experiments import open_run
+from higsfa.experiments import Run
 from higsfa.report import page
 
 QUICK = ("--set", "data.max_samples=120")
@@ -130,7 +130,7 @@ def test_eyes_are_asked_for_where_faces_were_aligned_by_them(run, photos, tmp_pa
         higsfa("predict", copy, photos / "face0.png", *how)
         higsfa("reconstruct", copy, photos / "face0.png", *how, "-o", tmp_path / f"{number}.png")
         higsfa("morph", copy, photos / "face0.png", *how, "--age", "20", "-o", tmp_path / f"m{number}.png")
-    expected = open_run(run).network.transform(np.asarray(Image.open(photos / "face0.png"))[None])
+    expected = Run(run).network.transform(np.asarray(Image.open(photos / "face0.png"))[None])
     np.testing.assert_allclose(np.load(tmp_path / "1.npy"), expected, rtol=1e-4, atol=1e-5)
     assert not np.allclose(np.load(tmp_path / "0.npy"), expected, rtol=0.1)
 

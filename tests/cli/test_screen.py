@@ -9,8 +9,8 @@ from PIL import Image, ImageSequence
 from rich.console import Console
 from rich.progress import Progress
 
-from higsfa import _cli_screen as screen
-from higsfa import _cli_sheet as sheets
+from higsfa.cli import screen
+from higsfa.cli import sheet as sheets
 
 
 def test_json_has_no_nan_and_only_plain_values(capsys, tmp_path):

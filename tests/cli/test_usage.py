@@ -9,7 +9,7 @@ import pytest
 
 from cli.commands import ENVIRONMENT, SRC, ended, higsfa, refused, started
 from higsfa import __version__
-from higsfa import _cli_errors as errors
+from higsfa.cli import usage as errors
 from higsfa.experiments import ExperimentError
 
 COMMANDS = ["demo", "train", "evaluate", "compare", "configs", "info", "transform", "predict", "reconstruct", "morph"]
@@ -110,7 +110,7 @@ def caused(error, cause):
         (errors.WrongUsage("give\none"), "give one", 2),
         (ValueError("bad \x1b value"), "bad ? value", 1),
         (ValueError(), "ValueError", 1),
-        (ExperimentError("no data"), "no data", 1),
+        (ExperimentError("no data"), "no data", 2),
         (OSError(28, "No space left on device"), "the disk is full", 1),
         (caused(ExperimentError("x"), OSError(27, "File too large")), "the disk is full", 1),
         (OSError(13, "Permission denied", "/a"), "/a: Permission denied", 1),

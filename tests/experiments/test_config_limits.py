@@ -45,6 +45,7 @@ def test_defaults_of_other_tables_are_those_of_the_manual():
     assert tables["distortion"] == {
         **{"copies": 1, "supervised_copies": 1, "shift": 1.4, "rotation": 2.0, "scale": 0.04, "seed": 0},
         **{"mirror": False, "brightness": 0, "contrast": 0, "noise": 0, "interpolation": "cubic"},
+        **{"identity_first": False},
     }
     assert config().distortion is None
     assert tables["labels"]["age"] == {"kind": "auto", "unit": None, "names": None}
@@ -57,7 +58,9 @@ def test_defaults_of_other_tables_are_those_of_the_manual():
     assert {key: layer[key] for key in ("stride", "n_components", "pca", "n_slow", "shared", "pad")} == {
         **{"stride": None, "n_components": 20, "pca": None, "n_slow": None, "shared": False, "pad": False},
     }
-    assert tables["head"] == {"n_features": "cv", "n_classes": {}, "integer": []}
+    assert tables["head"] == {
+        **{"n_features": "cv", "n_classes": {}, "integer": [], "regularization": 0, "cv": 5, "candidates": None},
+    }
     assert tables["protocol"] == {
         **{"kind": "split", "test_share": 0.2, "repeats": 1, "by_person": False, "n_persons": 2000, "sizes": None},
         **{"ages": [16, 77], "binary_race": False, "seed": 0},

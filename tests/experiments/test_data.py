@@ -7,9 +7,8 @@ from PIL import Image
 from higsfa.datasets import read_morph2
 from higsfa.experiments import ExperimentError, load_config, with_values
 from higsfa.experiments.data import read_data
-from higsfa.experiments.labels import read_labels
-from higsfa.experiments.networks import make_graph
-from higsfa.experiments.protocol import decoded, open_experiment
+from higsfa.experiments.methods import make_graph
+from higsfa.experiments.split import decoded, open_experiment, read_labels
 from higsfa.images import FaceSampler, normalize_contrast
 from higsfa.io.arrays import read_npz
 
@@ -180,7 +179,7 @@ def test_many_files_that_are_left_out_are_counted(pictures, small):
     assert len(data.warnings) == 11
     assert "0.png" in data.warnings[0]
     assert data.warnings[-1] == "left out: ... and 4 more files left out"
-    assert data.columns["person"].tolist() == [i // 2 for i in range(14, 40)]
+    assert data.labels["person"].tolist() == [i // 2 for i in range(14, 40)]
 
 
 @pytest.mark.parametrize(("n_jobs", "threads"), [(3, 3), (1, 1)])
@@ -199,7 +198,7 @@ def test_a_part_of_the_samples_is_drawn_without_order_and_kept_in_order(npz):
     places = [int(np.flatnonzero((images == image).all(axis=(1, 2)))[0]) for image in np.asarray(some.source)]
     assert len(some) == len(set(places)) == 13
     assert places == sorted(places) != list(range(13))
-    np.testing.assert_array_equal(some.columns["age"], ages[places])
+    np.testing.assert_array_equal(some.labels["age"], ages[places])
     assert some.is_test.tolist() == [place >= 20 for place in places]
     assert len(everything.folds[0].train) == 20
     assert len(read_data(config_of(npz, data__max_samples=28).data)) == 28

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from higsfa.datasets import read_morph2
-from higsfa.experiments import ExperimentError, evaluate, read_pictures, train
+from higsfa.experiments import ExperimentError, Run, train
 
 
 def test_morph2_with_s1_s2_s3(morph2, small, tmp_path):
@@ -21,7 +21,7 @@ def test_morph2_with_s1_s2_s3(morph2, small, tmp_path):
     assert len(run.predictions["fold"]) == 92
     labels = read_morph2(morph2, morph2 / "morph2.csv").labels
     np.testing.assert_array_equal(run.predictions["age"], np.floor(labels["age"])[run.predictions["sample"]])
-    assert evaluate(run)["n_test"] == 46
+    assert run.evaluate()["n_test"] == 46
 
 
 def test_morph2_with_persons_left_out(morph2, small, tmp_path):
@@ -100,20 +100,20 @@ def test_own_folder_and_new_pictures(pictures, small, tmp_path):
     )
     run = train(config, tmp_path / "run")
     assert run.predictions["sample"].tolist() == list(range(30, 40))
-    new = read_pictures(run, [pictures / "30.png", pictures / "31.png"])
+    new = run.pictures([pictures / "30.png", pictures / "31.png"])
     assert [path.name for path in new.paths] == ["30.png", "31.png"]
     features = run.network.transform(new)
     np.testing.assert_allclose(features[:, :20], run.examples["features"][:2], rtol=1e-4, atol=1e-5)
     estimates = run.head.predict(features)
     assert estimates["gender"].tolist() == run.predictions["gender_estimate"][:2].tolist()
-    assert len(read_pictures(run, [pictures])) == 40
+    assert len(run.pictures([pictures])) == 40
     with pytest.raises(ExperimentError, match=r"nobody\.png"):
-        read_pictures(run, ["nobody.png"])
+        run.pictures(["nobody.png"])
     moved = tmp_path / "moved"
     pictures.rename(moved)
     with pytest.raises(ExperimentError, match="pictures"):
-        evaluate(run)
-    assert evaluate(run, folder_of_data=moved)["n_test"] == 10
+        run.evaluate()
+    assert Run(run.folder, data_folder=moved).evaluate()["n_test"] == 10
 
 
 def test_corrupt_picture_stops_the_run_by_name(pictures, small, tmp_path):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from higsfa.experiments import running, train
+from higsfa.experiments import run as running
+from higsfa.experiments import train
 from higsfa.experiments.reading import checked
 from higsfa.report import arrays, feature_figures, figures, write_report
 from higsfa.report.limits import MAX_CONFUSED, MAX_NPZ

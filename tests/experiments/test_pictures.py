@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 
 from higsfa.datasets import make_faces, read_fgnet, read_morph2
-from higsfa.experiments import ExperimentError, load_config, open_run, read_pictures, train, with_values
-from higsfa.experiments.pictures import Scaled, range_of, unit_range
-from higsfa.experiments.protocol import open_experiment
+from higsfa.experiments import ExperimentError, Run, load_config, train, with_values
+from higsfa.experiments.data import Samples, range_of, unit_range
+from higsfa.experiments.pictures import Scaled
 from higsfa.experiments.reading import checked
-from higsfa.experiments.sets import make_sets
+from higsfa.experiments.split import make_sets, network_input, open_experiment
 from higsfa.images import FaceSampler
 
 TINY = {
@@ -64,10 +64,12 @@ def test_examples_and_new_pictures_have_the_grey_values_of_training(
     np.testing.assert_allclose(run.examples["images"][-1], spots[tested[-1]] / 255, atol=1e-5)
     rebuilt = run.examples["reconstructions"][0]
     assert abs(rebuilt.mean() - run.examples["images"].mean()) < 0.05
-    new = read_pictures(run, [saved(spots[tested], tmp_path / "photos")])
+    new = run.pictures([saved(spots[tested], tmp_path / "photos")])
     np.testing.assert_allclose(np.asarray(new), images[tested], rtol=1e-5, atol=1e-5 * (white - black))
-    features = run.network.transform(new)
-    np.testing.assert_allclose(features, run.examples["features"], rtol=1e-3, atol=1e-3)
+    seen = network_input(run.config, Samples(new, {}, pixel_range=run.pixel_range)).source
+    assert seen.dtype == (network_dtype or new.dtype)
+    np.testing.assert_array_equal(run.transform(new), run.network.transform(seen))
+    np.testing.assert_allclose(run.transform(new), run.examples["features"], rtol=1e-3, atol=1e-3)
 
 
 def test_a_range_that_is_not_usual_is_guessed_with_a_warning_or_told(spots, tmp_path):
@@ -112,11 +114,11 @@ def test_values_without_a_usual_range_span_it_themselves():
 def test_grey_values_are_scaled_and_cut_at_black_and_white():
     np.testing.assert_allclose(unit_range([-10, -2, 2, 6, 9], (-2, 6)), [0, 0, 0.5, 1, 1])
     grey = np.array([[0, 51, 255]], dtype=np.uint8)
-    scaled = Scaled(lambda image: image, (-2.0, 6.0), None)(grey)
+    scaled = Scaled(lambda image: image, (-2.0, 6.0))(grey)
     assert scaled.dtype == np.float32
     np.testing.assert_allclose(scaled, [[-2, -0.4, 6]], atol=1e-6)
-    same = Scaled(lambda image: image, (0.0, 255.0), "float64")(grey)
-    assert same.dtype == np.float64
+    same = Scaled(lambda image: image, (0.0, 255.0))(grey)
+    assert same.dtype == np.uint8
     np.testing.assert_array_equal(same, grey)
 
 
@@ -127,7 +129,7 @@ def test_samples_that_are_no_images_have_no_grey_values(tmp_path):
     assert run.metrics["data"]["image_shape"] is None
     assert set(run.examples) == {"features", "feature_rows"}
     with pytest.raises(ExperimentError, match="not on grey pictures"):
-        read_pictures(run, [tmp_path])
+        run.pictures([tmp_path])
     with pytest.raises(ExperimentError, match="for images"):
         train(with_values(config, {"distortion.copies": 2}), tmp_path / "other")
 
@@ -143,14 +145,14 @@ def test_tones_are_distorted_only_where_their_range_is_known_by_type(spots, tmp_
         changed = with_values(config, {f"distortion.{key}": 0.1, "distortion.shift": 0.0})
         experiment = open_experiment(changed)
         if works:
-            sets = make_sets(changed, experiment, experiment.folds[0])
+            sets = make_sets(changed, experiment.folds[0])
             off = np.asarray(sets.network.source) - images[experiment.folds[0].train.rows].astype(float)
             assert 0.01 < np.abs(off).max() / top < 0.6
         else:
             with pytest.raises(ExperimentError, match="brightness, contrast and noise"):
-                make_sets(changed, experiment, experiment.folds[0])
+                make_sets(changed, experiment.folds[0])
     moved = with_values(config, {"distortion.shift": 1.0})
-    make_sets(moved, open_experiment(moved), open_experiment(moved).folds[0])
+    make_sets(moved, open_experiment(moved).folds[0])
 
 
 def test_digits_go_from_0_to_1(tmp_path):
@@ -160,7 +162,7 @@ def test_digits_go_from_0_to_1(tmp_path):
     assert run.pixel_range == (0, 1)
     assert run.cropping is None
     shown = (255 * run.examples["images"]).round().astype(np.uint8)
-    new = read_pictures(run, [saved(shown, tmp_path / "photos")])
+    new = run.pictures([saved(shown, tmp_path / "photos")])
     np.testing.assert_allclose(np.asarray(new), run.examples["images"], atol=0.003)
 
 
@@ -182,13 +184,13 @@ def test_new_faces_are_aligned_as_those_of_training(aligned, morph2):
     found = read_morph2(morph2, morph2 / "morph2.csv", eyes=morph2 / "eyes.csv")
     photos = [found.paths[i] for i in last]
     for eyes in (morph2 / "eyes.csv", str(morph2 / "eyes.csv"), found.eyes[last]):
-        new = read_pictures(aligned, photos, eyes=eyes)
+        new = aligned.pictures(photos, eyes=eyes)
         np.testing.assert_allclose(
             aligned.network.transform(new), aligned.examples["features"][:3], rtol=1e-3, atol=1e-3
         )
     sampled = FaceSampler(24).sample(Image.open(photos[0]), [[10, 12], [22, 12]])
     np.testing.assert_array_equal(np.asarray(new)[0], sampled)
-    cut = read_pictures(aligned, photos, cropped=True)
+    cut = aligned.pictures(photos, cropped=True)
     assert np.abs(np.asarray(cut).astype(int) - np.asarray(new)).mean() > 5
 
 
@@ -196,15 +198,15 @@ def test_a_run_on_aligned_faces_wants_eyes_and_says_so(aligned, morph2, tmp_path
     photo = sorted(morph2.glob("*.JPG"))[0]
     for wrong in ({}, {"eyes": np.ones((1, 2, 2)), "cropped": True}):
         with pytest.raises(ExperimentError, match=r"aligned by their eyes.*--eyes.*--cropped"):
-            read_pictures(aligned, [photo], **wrong)
+            aligned.pictures([photo], **wrong)
     with pytest.raises(ExperimentError, match=r"eyes: shape \(1, 2, 2\)"):
-        read_pictures(aligned, [photo], eyes=np.ones((2, 2, 2)))
+        aligned.pictures([photo], eyes=np.ones((2, 2, 2)))
     with pytest.raises(ExperimentError, match=f"eyes: those of .*{photo.name}.* are not known"):
-        read_pictures(aligned, [photo], eyes=[[[1, 2], [3, np.nan]]])
+        aligned.pictures([photo], eyes=[[[1, 2], [3, np.nan]]])
     other = tmp_path / "other.csv"
     other.write_text("a.png,1,2,3,4\n")
     with pytest.raises(ExperimentError, match=r"none of its names, such as 'a\.png'"):
-        read_pictures(aligned, [photo], eyes=other)
+        aligned.pictures([photo], eyes=other)
 
 
 def test_a_run_on_whole_pictures_wants_no_eyes(real):
@@ -212,11 +214,11 @@ def test_a_run_on_whole_pictures_wants_no_eyes(real):
     photo = real.photos / "face1.png"
     for wrong in ({"eyes": np.ones((1, 2, 2))}, {"cropped": True}):
         with pytest.raises(ExperimentError, match="cut about their centre"):
-            read_pictures(real.run, [photo], **wrong)
-    np.testing.assert_array_equal(np.asarray(read_pictures(real.run, photo)), real.new[1:2])
+            real.run.pictures([photo], **wrong)
+    np.testing.assert_array_equal(np.asarray(real.run.pictures(photo)), real.new[1:2])
     wide = Image.fromarray(np.pad(real.new[1], ((0, 0), (5, 5))))
     wide.save(real.photos.parent / "wide.png")
-    np.testing.assert_array_equal(np.asarray(read_pictures(real.run, real.photos.parent / "wide.png"))[0], real.new[1])
+    np.testing.assert_array_equal(np.asarray(real.run.pictures(real.photos.parent / "wide.png"))[0], real.new[1])
 
 
 def test_runs_of_early_versions_that_do_not_say_what_grey_values_mean_are_refused(real, tmp_path):
@@ -225,7 +227,7 @@ def test_runs_of_early_versions_that_do_not_say_what_grey_values_mean_are_refuse
     metrics["data"] = {key: value for key, value in metrics["data"].items() if key not in ("pixel_range", "cropping")}
     (tmp_path / "old" / "metrics.json").write_text(json.dumps(metrics))
     with pytest.raises(ExperimentError, match="train it again"):
-        read_pictures(open_run(tmp_path / "old"), [real.photos])
+        Run(tmp_path / "old").pictures([real.photos])
 
 
 # ---------------------------------------------------------------------------------------------- other data sets

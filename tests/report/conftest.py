@@ -21,7 +21,7 @@ class Copy:
         self.config = (run.folder / "config.toml").read_text("utf-8")
 
     def write(self, folder):
-        from higsfa.experiments.run_folder import write_table
+        from higsfa.experiments.run import write_table
 
         (folder / "metrics.json").write_text(json.dumps(self.metrics), encoding="utf-8")
         (folder / "environment.json").write_text(json.dumps(self.environment), encoding="utf-8")

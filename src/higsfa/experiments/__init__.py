@@ -8,12 +8,10 @@ True
 """
 
 from higsfa.experiments.config import Config
-from higsfa.experiments.errors import ExperimentError
 from higsfa.experiments.reading import load_config, shipped_configs, with_paths, with_values
-from higsfa.experiments.reporting import Progress
-from higsfa.experiments.run_folder import Run, open_run
-from higsfa.experiments.running import train
-from higsfa.experiments.using import compare, evaluate, read_pictures
+from higsfa.experiments.reporting import ExperimentError, Progress
+from higsfa.experiments.run import train
+from higsfa.experiments.use import Run, compare
 
 __all__ = [
     "Config",
@@ -21,10 +19,7 @@ __all__ = [
     "Progress",
     "Run",
     "compare",
-    "evaluate",
     "load_config",
-    "open_run",
-    "read_pictures",
     "shipped_configs",
     "train",
     "with_paths",

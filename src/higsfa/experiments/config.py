@@ -1,22 +1,50 @@
-"""What an experiment may say: the tables of its TOML file, their keys, defaults and limits."""
+"""What an experiment may say: the tables of its TOML file, their keys, defaults and limits.
+
+Keys that are parameters of an estimator, a graph or a distortion are read off its signature, see `follows`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from inspect import Parameter, signature
+from numbers import Integral
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from sklearn.utils._param_validation import Interval, StrOptions
 
-__all__ = ["Config", "DataTable", "LabelTable"]
+from higsfa import HiGSFA, LabelHead, Layer
+from higsfa.graphs import ClusteredGraph, GraphRecipe, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
+from higsfa.images import Distortion
+
+__all__ = ["RECIPES", "RENAMED", "USED", "Config", "DataTable", "LabelTable"]
 
 MAX_PIXELS = 2**34
 """Most pixels of synthetic faces, which are held in memory."""
+RENAMED = {"memory": "memory_limit", "n_features": "n_used_features"}
+"""Old and new names of keys. A table that has the new one refuses the old one, and its message names the new one."""
+USED = next(iter(signature(LabelHead).parameters))
+"""The key for how many features an estimate uses: the first parameter of LabelHead."""
+RECIPES: dict[str, type[GraphRecipe]] = {
+    "serial": SerialGraph,
+    "clustered": ClusteredGraph,
+    "mixed": MixedGraph,
+    "window": WindowGraph,
+    "sequence": SequenceGraph,
+}
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Side = Annotated[int, Field(ge=4, le=1024)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+Text = Annotated[str, Field(max_length=1000)]
+Threshold = Annotated[float, Field(gt=0, le=4)]
+Copies = Annotated[int, Field(ge=1, le=1000)]
+Size = Annotated[int, Field(ge=1, le=4096)]
+Memory = Annotated[str, Field(pattern=r"^\s*\d+(\.\d+)?\s*[kKMGT]?i?B?\s*$")]
 NFeatures = Literal["cv"] | Count
+ByLabel = NFeatures | dict[Name, NFeatures]
 Skip = Literal["raise", "skip"]
 
 
@@ -25,12 +53,83 @@ class Table(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False, arbitrary_types_allowed=False)
 
+    def params(self, estimator: Callable[..., Any]) -> dict[str, Any]:
+        """The keys that are parameters of an estimator, as its constructor takes them."""
+        found = {
+            name: getattr(self, name) for name in signature(estimator).parameters if name in type(self).model_fields
+        }
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+
+
+T = TypeVar("T", bound=Table)
+
+
+def follows(
+    *estimators: Callable[..., Any],
+    types: dict[str, Any],
+    leave_out: Collection[str] = (),
+    defaults: dict[str, Any] | None = None,
+    optional: bool = False,
+) -> Callable[[type[T]], type[T]]:
+    """Give a table the parameters of estimators as keys, beside those that the table declares itself.
+
+    The types of keys follow from the constraints of the estimators, or from their annotations, unless `types` has them.
+    Parameters that a file cannot say are left out. If keys are optional, they are None by default.
+    """
+
+    def extended(table: type[T]) -> type[T]:
+        fields: dict[str, Any] = {}
+        found = [(e, name, p.default) for e in estimators for name, p in signature(e).parameters.items()]
+        for estimator, name, default in found:
+            if name in leave_out or name in table.model_fields:
+                continue
+            kind = types[name] if name in types else _type_of(estimator, name)
+            if kind is None:
+                continue  # not a key; a test wants it in `types`, or left out by name
+            default = (defaults or {}).get(name, default)
+            if optional:
+                kind, default = kind | None, None
+            fields[name] = (kind, ... if default is Parameter.empty else default)
+        return create_model(table.__name__, __base__=table, __doc__=table.__doc__, __module__=__name__, **fields)
+
+    return extended
+
+
+def _type_of(estimator: Any, name: str) -> Any:
+    """The type of a key, from what scikit-learn checks a parameter by, with bounds; None if a file cannot say it."""
+    constraints = getattr(estimator, "_parameter_constraints", {}).get(name)
+    if constraints is None:
+        return get_type_hints(estimator if not hasattr(estimator, "get_params") else estimator.__init__)[name]
+    options: Any = None
+    for constraint in constraints:
+        if isinstance(constraint, StrOptions):
+            option: Any = Literal[tuple(sorted(constraint.options))]
+        elif isinstance(constraint, Interval):
+            option = _number(constraint)
+        elif constraint is Integral:
+            option = Annotated[int, Field(ge=-1024, le=1024)]
+        elif constraint in (str, "boolean"):
+            option = Text if constraint is str else bool
+        else:
+            continue
+        options = option if options is None else options | option
+    return options | None if options is not None and None in constraints else options
+
+
+def _number(interval: Interval) -> Any:
+    whole = interval.type is Integral
+    below = {"left": "ge", "both": "ge", "right": "gt", "neither": "gt"}[interval.closed]
+    above = {"right": "le", "both": "le", "left": "lt", "neither": "lt"}[interval.closed]
+    limits = {"ge": -1e6} if interval.left is None else {below: interval.left}
+    limits |= {"le": 10_000 if whole else 1e6} if interval.right is None else {above: interval.right}
+    return Annotated[int if whole else float, Field(**limits, allow_inf_nan=None if whole else False)]
+
 
 # ---------------------------------------------------------------------------------------------- data
 
 
 class AnyData(Table):
-    """What all kinds of data share."""
+    """Keys of all kinds of data."""
 
     labels: list[Name] | None = Field(default=None, min_length=1, max_length=100)
     max_samples: Count | None = None
@@ -98,16 +197,10 @@ class Morph2Data(FileData):
     eyes: Path | None = None
 
 
-class FgnetData(FileData):
-    """FG-NET: the folder with `images` and `points`."""
+class NamedFilesData(FileData):
+    """Photographs whose names hold the labels: FG-NET, the folder with `images` and `points`, or UTKFace."""
 
-    kind: Literal["fgnet"]
-
-
-class UtkfaceData(FileData):
-    """UTKFace: a folder of photographs whose names hold the labels."""
-
-    kind: Literal["utkface"]
+    kind: Literal["fgnet", "utkface"]
 
 
 class FairfaceData(FileData):
@@ -132,7 +225,7 @@ class FolderData(FileData):
 
 
 DataTable = Annotated[
-    FacesData | DigitsData | ToyData | NpzData | Morph2Data | FgnetData | UtkfaceData | FairfaceData | FolderData,
+    FacesData | DigitsData | ToyData | NpzData | Morph2Data | NamedFilesData | FairfaceData | FolderData,
     Field(discriminator="kind"),
 ]
 
@@ -145,45 +238,54 @@ class LabelTable(Table):
     names: list[Name] | None = Field(default=None, min_length=1, max_length=1000)
 
 
+@follows(
+    Distortion,
+    types={
+        "seed": Seed,
+        "shift": Annotated[float, Field(ge=0, le=100)],
+        "rotation": Annotated[float, Field(ge=0, le=180)],
+        "scale": Annotated[float, Field(ge=0, le=0.9)],
+        **dict.fromkeys(("brightness", "contrast", "noise"), Annotated[float, Field(ge=0, le=1)]),
+    },
+)
 class DistortionTable(Table):
-    """Distorted copies of the training images; amplitudes as in `higsfa.images.Distortion`."""
+    """Distorted copies of the training images; the other keys are those of `higsfa.images.Distortion`."""
 
-    copies: Annotated[int, Field(ge=1, le=1000)] = 1
-    supervised_copies: Annotated[int, Field(ge=1, le=1000)] = 1
-    shift: Annotated[float, Field(ge=0, le=100)] = 1.4
-    rotation: Annotated[float, Field(ge=0, le=180)] = 2.0
-    scale: Annotated[float, Field(ge=0, le=0.9)] = 0.04
-    mirror: bool = False
-    brightness: Annotated[float, Field(ge=0, le=1)] = 0.0
-    contrast: Annotated[float, Field(ge=0, le=1)] = 0.0
-    noise: Annotated[float, Field(ge=0, le=1)] = 0.0
-    interpolation: Literal["cubic", "linear"] = "cubic"
-    seed: Seed = 0
+    copies: Copies = 1
+    supervised_copies: Copies = 1
 
 
 # ---------------------------------------------------------------------------------------------- learning
 
 
+@follows(
+    *RECIPES.values(),
+    types={
+        "n_groups": Annotated[int, Field(ge=2, le=100_000)],
+        **dict.fromkeys(("half_width", "lag"), Annotated[int, Field(ge=1, le=100_000)]),
+    },
+    optional=True,
+)
 class GraphPart(Table):
-    """One recipe of `higsfa.graphs`."""
+    """One recipe of `higsfa.graphs`, with its parameters as keys."""
 
     kind: Literal["serial", "clustered", "mixed", "window", "sequence"]
-    label: Name | None = None
-    n_groups: Annotated[int, Field(ge=2, le=100_000)] | None = None
-    half_width: Annotated[int, Field(ge=1, le=100_000)] | None = None
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    label: Name | None = None
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> GraphPart:
-        if self.kind == "sequence" and self.label is not None:
-            raise ValueError("a part of kind 'sequence' joins samples in time order and takes no label")
-        if self.kind != "sequence" and self.label is None:
+        for key in self.given():
+            kinds = [kind for kind, recipe in RECIPES.items() if key in signature(recipe).parameters]
+            if self.kind not in kinds:
+                raise ValueError(f"{key} is for parts of kind {', '.join(kinds)}, not {self.kind!r}; leave it out")
+        if self.label is None and "label" in signature(RECIPES[self.kind]).parameters:
             raise ValueError(f'a part of kind {self.kind!r} needs a label: add label = "..."')
-        if self.n_groups is not None and self.kind not in ("serial", "mixed"):
-            raise ValueError(f"n_groups is for parts of kind 'serial' and 'mixed', not {self.kind!r}; leave it out")
-        if self.half_width is not None and self.kind != "window":
-            raise ValueError(f"half_width is for parts of kind 'window', not {self.kind!r}; leave it out")
         return self
+
+    def given(self) -> dict[str, Any]:
+        """The parameters of the recipe that the file names."""
+        return self.model_dump(exclude={"kind", "weight"}, exclude_none=True)
 
 
 class GraphTable(Table):
@@ -192,43 +294,61 @@ class GraphTable(Table):
     parts: Literal["auto"] | list[GraphPart] = Field(default="auto", max_length=100)
 
 
-Sizes = Annotated[int, Field(ge=1, le=4096)] | list[Annotated[int, Field(ge=1, le=4096)]]
-
-
+@follows(Layer, types={"field": Size | list[Size], "stride": Size | list[Size] | None, "expansion": Text})
 class LayerTable(Table):
     """One layer, as in `higsfa.Layer`."""
 
-    field: Sizes
-    stride: Sizes | None = None
-    n_components: Annotated[int, Field(ge=1, le=10_000)] = 20
-    expansion: Annotated[str, Field(max_length=1000)] = "identity | power0.8"
-    pca: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    n_slow: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    shared: bool = False
-    pad: bool = False
+
+@follows(Layer, types={"expansion": Text}, leave_out=("field", "stride"), optional=True)
+class EveryLayerTable(Table):
+    """Parameters of `higsfa.Layer` for all layers of the network."""
 
 
-Preset = Literal["pyramid", "single", "higsfa_g3", "hgsfa_g3", "higsfa_g3_hgsfa_parameters", "higsfa_g1", "higsfa_lopo"]
+Preset = Literal[
+    "pyramid",
+    "single",
+    "photographs",
+    "higsfa_g3",
+    "hgsfa_g3",
+    "higsfa_g3_hgsfa_parameters",
+    "higsfa_g1",
+    "higsfa_lopo",
+]
 
 
+@follows(
+    HiGSFA,
+    # The graph and the shape come from other tables, the engine from an option; progress is shown by the run itself.
+    leave_out=("graph", "input_shape", "engine", "verbose"),
+    types=dict.fromkeys(("memory", RENAMED["memory"]), Memory | None),
+)
 class NetworkTable(Table):
-    """The network that reduces the images to features."""
+    """The network that reduces the images to features; the other keys are parameters of `higsfa.HiGSFA`."""
 
     preset: Preset = "pyramid"
     kind: Literal["HiGSFA", "HGSFA"] = "HiGSFA"
     n_components: Annotated[int, Field(ge=1, le=10_000)] = 60
-    expansion: Annotated[str, Field(max_length=1000)] = "identity | power0.8"
+    expansion: Text = "identity | power0.8"
     layers: list[LayerTable] | None = Field(default=None, min_length=1, max_length=100)
-    delta_threshold: Annotated[float, Field(gt=0, le=4)] | None = None
+    layer_params: EveryLayerTable = EveryLayerTable()
+    delta_threshold: Threshold | None = None
     dtype: Literal["float32", "float64"] | None = None
     n_jobs: Annotated[int, Field(ge=-1024, le=1024)] = -1
-    memory: Annotated[str, Field(pattern=r"^\s*\d+(\.\d+)?\s*[kKMGT]?i?B?\s*$")] | None = None
 
 
+@follows(
+    LabelHead,
+    types={
+        USED: ByLabel,
+        "cv": Annotated[int, Field(ge=2, le=1000)],
+        "candidates": Annotated[list[Count], Field(min_length=1, max_length=1000)] | None,
+    },
+    leave_out=("regressor",),  # an object
+    defaults={USED: "cv"},
+)
 class HeadTable(Table):
-    """The supervised step on top of the features."""
+    """The supervised step on top of the features, a `higsfa.LabelHead`."""
 
-    n_features: NFeatures | dict[Name, NFeatures] = "cv"
     n_classes: dict[Name, Annotated[int, Field(ge=2, le=10_000)]] = {}
     integer: list[Name] = []
 
@@ -238,7 +358,7 @@ class ProtocolTable(Table):
 
     kind: Literal["split", "random", "s1s2s3", "leave_persons_out", "cross_database"] = "split"
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    repeats: Annotated[int, Field(ge=1, le=1000)] = 1
+    repeats: Copies = 1
     by_person: bool = False
     n_persons: Count = 2000
     sizes: dict[Literal["MB", "MW", "FB", "FW"], Count] | None = None
@@ -250,12 +370,17 @@ class ProtocolTable(Table):
 Method = Literal["hgsfa", "higsfa_hgsfa_parameters", "pca", "lda", "chance"]
 
 
+@follows(
+    LabelHead,
+    types={USED: dict[Method, ByLabel]},
+    leave_out=set(signature(LabelHead).parameters) - {USED},
+    defaults={USED: {}},
+)
 class ComparisonTable(Table):
-    """What to compare the network with."""
+    """What to compare the network with; the key of `HeadTable` for the features that are used, by method."""
 
     methods: list[Method] = ["chance"]
-    n_features: dict[Method, NFeatures | dict[Name, NFeatures]] = {}
-    sensitivity: list[Annotated[float, Field(gt=0, le=4)]] = Field(default=[], max_length=100)
+    sensitivity: list[Threshold] = Field(default=[], max_length=100)
 
 
 class OutputTable(Table):
@@ -265,18 +390,7 @@ class OutputTable(Table):
 
 
 class Config(Table):
-    """An experiment. Read one with `load_config`.
-
-    Attributes
-    ----------
-    title : str
-    data, test_data : tables
-        Where samples come from; `test_data` only for the protocol "cross_database".
-    labels : dict of tables
-        What labels mean, by name.
-    distortion : table or None
-    graph, network, head, protocol, comparison, output : tables
-    """
+    """An experiment, with one attribute for each table of its file. Read one with `load_config`."""
 
     title: Annotated[str, Field(min_length=1, max_length=200)]
     description: Annotated[str, Field(max_length=2000)] = ""
@@ -301,12 +415,15 @@ class Config(Table):
             raise ValueError("comparison.methods: the network is HGSFA already; leave 'hgsfa' out")
         data = self.data
         if isinstance(data, FacesData) and data.n_train % data.images_per_person:
-            raise ValueError(
-                "data.n_train must be a multiple of data.images_per_person, so that no person is in both sets"
-            )
+            raise ValueError("data.n_train must be a multiple of data.images_per_person, to keep persons in one set")
         if isinstance(data, FacesData) and (data.n_train + data.n_test) * data.size**2 > MAX_PIXELS:
             raise ValueError(f"data: more than {MAX_PIXELS:,} pixels of faces are drawn; take fewer or smaller ones")
         return self
+
+    @property
+    def sees_edges(self) -> bool:
+        """Whether the network sees edges instead of pixels."""
+        return self.network.preset == "photographs" and self.network.layers is None
 
     def plain(self) -> dict[str, Any]:
         """All values as dictionaries, lists, texts and numbers; what is None is left out."""

@@ -1,50 +1,42 @@
-"""From the table [data] to samples, and to what is known about them."""
+"""From the table [data] to samples: where they come from, and what their grey values mean."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
 from higsfa import datasets, sources
-from higsfa.experiments.config import (
-    DigitsData,
-    FacesData,
-    FairfaceData,
-    FgnetData,
-    FileData,
-    FolderData,
-    Morph2Data,
-    NpzData,
-    ToyData,
-    UtkfaceData,
-)
-from higsfa.experiments.errors import in_one_line, named, noted
-from higsfa.experiments.pictures import FILES_RANGE, PixelRange, face_sampler, range_of
+from higsfa.experiments import config as tables
+from higsfa.experiments.pictures import FILES_RANGE, PixelRange, face_sampler
+from higsfa.experiments.reporting import in_one_line, named, noted
 from higsfa.io.arrays import read_npz
 from higsfa.sources import Source
 
-__all__ = ["Data", "read_data"]
-
+USUAL_RANGES: tuple[PixelRange, ...] = ((0.0, 1.0), FILES_RANGE, (0.0, 65535.0))
 MAX_ARRAYS = 16 * 2**30
 """Most bytes of arrays in a .npz file of data."""
+BLOCK_VALUES = 2**22
+"""Pixels read at once."""
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
-    """Samples and what is known about them.
+class Samples:
+    """Samples and what is known about them: a data set, a part of it, or copies of a part.
 
     Attributes
     ----------
-    name : str
     source : Source
-    columns : dict of arrays
-        One value per sample: labels, and others such as "identity".
+    labels : dict of arrays
+        One value per sample: in a data set all columns that it has, in a part the labels to learn.
+    name : str
+        Of the data set.
     is_test : array of bool, or None
         The data set's own split.
     pixel_range : (black, white), or None
@@ -52,74 +44,114 @@ class Data:
     cropping : {"eyes", "centre"} or None
         How picture files were cut: aligned by the eyes, or about the centre; None if samples are no picture files.
     warnings : tuple of str
+    rows : array of int
+        The indices of the samples in their data set; 0, 1, ... by default.
+    groups : array of int
+        What cross-validation keeps together: persons where they are known, else samples.
     """
 
-    name: str
     source: Source
-    columns: dict[str, NDArray[Any]]
+    labels: dict[str, NDArray[Any]]
+    name: str = ""
     is_test: NDArray[np.bool_] | None = None
     pixel_range: PixelRange | None = None
     cropping: str | None = None
     warnings: tuple[str, ...] = ()
+    rows: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    groups: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "groups"):
+            if len(getattr(self, name)) != len(self.source):
+                object.__setattr__(self, name, np.arange(len(self.source)))
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def subset(self, rows: NDArray[np.intp]) -> Data:
+    def subset(self, index: NDArray[np.intp], source: Source | None = None) -> Samples:
+        """Some of these samples, or copies of them; `source` holds them already, if given."""
         return replace(
             self,
-            source=self.source[rows],
-            columns={name: values[rows] for name, values in self.columns.items()},
-            is_test=None if self.is_test is None else self.is_test[rows],
+            source=self.source[index] if source is None else source,
+            labels={name: values[index] for name, values in self.labels.items()},
+            is_test=None if self.is_test is None else self.is_test[index],
+            rows=self.rows[index],
+            groups=self.groups[index],
         )
 
 
-def read_data(table: Any, *, n_jobs: int | None = None) -> Data:
-    """Read what a table [data] describes.
+def blocks(source: Source) -> Iterator[tuple[slice, NDArray[Any]]]:
+    """All samples of a source in order, some at a time."""
+    for where in gen_batches(len(source), max(1, BLOCK_VALUES // max(1, int(np.prod(source.shape))))):
+        yield where, source.take(np.arange(where.start, where.stop))
 
-    Parameters
-    ----------
-    table : one of the data tables of a Config
-    n_jobs : int, optional
-        Threads.
+
+# ---------------------------------------------------------------------------------------------- grey values
+
+
+def range_of(images: NDArray[Any]) -> tuple[PixelRange, bool]:
+    """Black and white of an array of unknown range, and whether they are only its smallest and largest value.
+
+    Bytes go from 0 to 255. The range of other dtypes is the first of 0 to 1, 255 and 65,535 that holds the values.
+    They may overshoot it by half of it, as interpolation and noise do.
     """
-    with in_one_line(f"[data] kind = {table.kind!r}"), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        data = READERS[type(table)](table, n_jobs)
-        if len(data) == 0:
-            raise ValueError("there are no samples; check the folder")
-        if table.max_samples is not None and len(data) > table.max_samples:
-            rows = np.random.default_rng(0).choice(len(data), table.max_samples, replace=False)
-            data = data.subset(np.sort(rows))
-    return replace(data, warnings=data.warnings + noted(caught))
+    if images.dtype == np.uint8:
+        return FILES_RANGE, False
+    low, high = float(images.min()), float(images.max())
+    if not np.isfinite([low, high]).all():
+        raise ValueError("the images hold values that are not finite; leave such images out")
+    for black, white in USUAL_RANGES:
+        if low >= black - 0.5 * white and high <= 1.5 * white:
+            return (black, white), False
+    return (low, max(high, low + 1e-6 * max(1.0, abs(low)))), True
+
+
+def unit_range(images: Any, pixel_range: PixelRange) -> NDArray[np.float32]:
+    """Grey values from 0 to 1."""
+    black, white = pixel_range
+    unit = (np.asarray(images, dtype=np.float64) - black) / (white - black)
+    return np.clip(unit, 0, 1).astype(np.float32)
 
 
 # ---------------------------------------------------------------------------------------------- kinds of data
 
 
-def _faces(table: FacesData, n_jobs: int | None) -> Data:
+def read_data(table: Any, *, n_jobs: int | None = None) -> Samples:
+    """Read what a table [data] describes, with `n_jobs` threads."""
+    with in_one_line(f"[data] kind = {table.kind!r}"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        data = READERS[table.kind](table, n_jobs)
+        if len(data) == 0:
+            raise ValueError("there are no samples; check the folder")
+        if table.max_samples is not None and len(data) > table.max_samples:
+            rows = np.random.default_rng(0).choice(len(data), table.max_samples, replace=False)
+            data = data.subset(np.sort(rows))
+    return replace(data, rows=np.arange(len(data)), warnings=data.warnings + noted(caught))
+
+
+def _faces(table: tables.FacesData, n_jobs: int | None) -> Samples:
     n = table.n_train + table.n_test
     images, labels = datasets.make_faces(
         n, table.size, table.seed, images_per_person=table.images_per_person, races=tuple(table.races), n_jobs=n_jobs
     )
-    return Data("synthetic faces", sources.array(images), dict(labels), np.arange(n) >= table.n_train, FILES_RANGE)
+    return Samples(sources.array(images), dict(labels), "synthetic faces", np.arange(n) >= table.n_train, FILES_RANGE)
 
 
-def _digits(table: DigitsData, n_jobs: int | None) -> Data:
+def _digits(table: tables.DigitsData, n_jobs: int | None) -> Samples:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    images = (digits.images / 16).astype(np.float32)
-    return Data("digits", sources.array(images), {"digit": digits.target}, pixel_range=(0.0, 1.0))
+    images = sources.array((digits.images / 16).astype(np.float32))
+    return Samples(images, {"digit": digits.target}, "digits", pixel_range=(0.0, 1.0))
 
 
-def _toy(table: ToyData, n_jobs: int | None) -> Data:
+def _toy(table: tables.ToyData, n_jobs: int | None) -> Samples:
     n = table.n_train + table.n_test
     X, signals = datasets.make_toy(n, random_state=table.seed)
-    return Data("toy signals", sources.array(X), dict(signals), np.arange(n) >= table.n_train)
+    return Samples(sources.array(X), dict(signals), "toy signals", np.arange(n) >= table.n_train)
 
 
-def _npz(table: NpzData, n_jobs: int | None) -> Data:
+def _npz(table: tables.NpzData, n_jobs: int | None) -> Samples:
     if not table.file.is_file():
         raise FileNotFoundError(f"there is no file {table.file}; set data.file")
     if not table.labels:
@@ -138,12 +170,12 @@ def _npz(table: NpzData, n_jobs: int | None) -> Data:
     is_test, chosen = None, np.arange(len(images))
     if table.split is not None:
         is_test, chosen = _split(arrays[table.split], table.train, table.test, f"array {table.split!r}")
-    columns = {name: arrays[name] for name in table.labels}
-    data = Data(table.file.stem, sources.array(images), columns, is_test, _pixel_range(table, images))
+    labels = {name: arrays[name] for name in table.labels}
+    data = Samples(sources.array(images), labels, table.file.stem, is_test, _pixel_range(table, images))
     return data if len(chosen) == len(images) else data.subset(chosen)
 
 
-def _pixel_range(table: NpzData, images: NDArray[Any]) -> PixelRange | None:
+def _pixel_range(table: tables.NpzData, images: NDArray[Any]) -> PixelRange | None:
     """Black and white of images; None for other samples."""
     if images.ndim != 3 or images.size == 0:
         return None
@@ -170,22 +202,19 @@ def _split(values: NDArray[Any], train: str, test: str, what: str) -> tuple[NDAr
     return texts == test, np.flatnonzero((texts == train) | (texts == test))
 
 
-def _morph2(table: Morph2Data, n_jobs: int | None) -> Data:
-    found = datasets.read_morph2(table.folder, table.csv, eyes=table.eyes, on_missing=table.on_bad_file)
+def _photographs(table: tables.FileData, n_jobs: int | None) -> Samples:
+    if isinstance(table, tables.Morph2Data):
+        found = datasets.read_morph2(table.folder, table.csv, eyes=table.eyes, on_missing=table.on_bad_file)
+    elif isinstance(table, tables.NamedFilesData) and table.kind == "fgnet":
+        found = datasets.read_fgnet(table.folder, on_malformed=table.on_bad_file)
+    else:
+        found = datasets.read_utkface(table.folder, on_malformed="skip")
     return _pictures(table, found, n_jobs)
 
 
-def _fgnet(table: FgnetData, n_jobs: int | None) -> Data:
-    return _pictures(table, datasets.read_fgnet(table.folder, on_malformed=table.on_bad_file), n_jobs)
-
-
-def _utkface(table: UtkfaceData, n_jobs: int | None) -> Data:
-    return _pictures(table, datasets.read_utkface(table.folder, on_malformed="skip"), n_jobs)
-
-
-def _fairface(table: FairfaceData, n_jobs: int | None) -> Data:
-    tables = [table.csv] + ([table.test_csv] if table.test_csv is not None else [])
-    parts = [datasets.read_fairface(csv, table.folder, on_missing=table.on_bad_file) for csv in tables]
+def _fairface(table: tables.FairfaceData, n_jobs: int | None) -> Samples:
+    files = [table.csv] + ([table.test_csv] if table.test_csv is not None else [])
+    parts = [datasets.read_fairface(csv, table.folder, on_missing=table.on_bad_file) for csv in files]
     shared = [name for name in parts[0].labels if all(name in part.labels for part in parts)]
     whole = datasets.ImageSet(
         parts[0].name,
@@ -198,7 +227,7 @@ def _fairface(table: FairfaceData, n_jobs: int | None) -> Data:
     return _pictures(table, whole, n_jobs, is_test)
 
 
-def _folder(table: FolderData, n_jobs: int | None) -> Data:
+def _folder(table: tables.FolderData, n_jobs: int | None) -> Samples:
     found = datasets.read_folder(
         table.folder,
         table.csv,
@@ -206,14 +235,14 @@ def _folder(table: FolderData, n_jobs: int | None) -> Data:
         eye_columns=table.eye_columns,
         on_missing=table.on_bad_file,
     )
+    for key in ("person_column", "split_column"):
+        column = getattr(table, key)
+        if column is not None and column not in found.labels:
+            raise ValueError(f"{key}: no column {column!r}; there are {named(found.labels)}")
     if table.person_column is not None:
-        if table.person_column not in found.labels:
-            raise ValueError(f"person_column: no column {table.person_column!r}; there are {named(found.labels)}")
         found = replace(found, labels={**found.labels, "identity": found.labels[table.person_column]})
     if table.split_column is None:
         return _pictures(table, found, n_jobs)
-    if table.split_column not in found.labels:
-        raise ValueError(f"split_column: no column {table.split_column!r}; there are {named(found.labels)}")
     is_test, chosen = _split(
         found.labels[table.split_column], table.train, table.test, f"column {table.split_column!r}"
     )
@@ -221,39 +250,34 @@ def _folder(table: FolderData, n_jobs: int | None) -> Data:
 
 
 def _pictures(
-    table: FileData, found: datasets.ImageSet, n_jobs: int | None, is_test: NDArray[np.bool_] | None = None
-) -> Data:
+    table: tables.FileData, found: datasets.ImageSet, n_jobs: int | None, is_test: NDArray[np.bool_] | None = None
+) -> Samples:
     if len(found) == 0:
         raise ValueError(f"there are no pictures in {table.folder}; check data.folder")
     sampler = face_sampler(table, found.paths, found.eyes)
-    pictures = sources.images(found.paths, sampler, on_error=table.on_bad_file, n_threads=_threads(n_jobs))
+    threads = n_jobs if n_jobs is not None and n_jobs > 0 else None
+    pictures = sources.images(found.paths, sampler, on_error=table.on_bad_file, n_threads=threads)
     notes = [*found.skipped, *(f"{path}: {reason}" for path, reason in pictures.skipped.items())]
     if len(notes) > 10:
         notes = [*notes[:10], f"... and {len(notes) - 10} more files left out"]
     kept = pictures.kept
-    return Data(
-        found.name,
+    return Samples(
         pictures,
         {name: values[kept] for name, values in found.labels.items()},
+        found.name,
         None if is_test is None else is_test[kept],
         FILES_RANGE,
         "centre" if found.eyes is None else "eyes",
-        warnings=tuple(f"left out: {note}" for note in notes),
+        tuple(f"left out: {note}" for note in notes),
     )
 
 
-def _threads(n_jobs: int | None) -> int | None:
-    return n_jobs if n_jobs is not None and n_jobs > 0 else None
-
-
-READERS: dict[type, Callable[[Any, int | None], Data]] = {
-    FacesData: _faces,
-    DigitsData: _digits,
-    ToyData: _toy,
-    NpzData: _npz,
-    Morph2Data: _morph2,
-    FgnetData: _fgnet,
-    UtkfaceData: _utkface,
-    FairfaceData: _fairface,
-    FolderData: _folder,
+READERS: dict[str, Callable[[Any, int | None], Samples]] = {
+    "faces": _faces,
+    "digits": _digits,
+    "toy": _toy,
+    "npz": _npz,
+    **dict.fromkeys(("morph2", "fgnet", "utkface"), _photographs),
+    "fairface": _fairface,
+    "folder": _folder,
 }

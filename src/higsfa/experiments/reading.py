@@ -13,11 +13,11 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from higsfa.experiments.config import Config
-from higsfa.experiments.errors import ExperimentError
+from higsfa.experiments.config import RENAMED, Config
+from higsfa.experiments.reporting import ExperimentError
 from higsfa.io import read_regular
 
-__all__ = ["checked", "load_config", "located", "shipped_configs", "with_paths", "with_values"]
+__all__ = ["checked", "load_config", "located", "shipped_configs", "shipped_text", "with_paths", "with_values"]
 
 MAX_BYTES = 1_000_000
 """Largest config file."""
@@ -39,16 +39,25 @@ def shipped_configs() -> dict[str, str]:
     >>> sorted(shipped_configs())[:3]
     ['digits', 'faces', 'fairface']
     """
-    return {name: str(_parsed(text, name).get("description", "")) for name, text in _shipped().items()}
+    folder = resources.files("higsfa.experiments") / "configs"
+    names = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return {name: str(_parsed(shipped_text(name), name).get("description", "")) for name in names}
 
 
-def load_config(path: str | os.PathLike[str]) -> Config:
+def shipped_text(name: str) -> str:
+    """The TOML text of an experiment that comes with the library."""
+    return (resources.files("higsfa.experiments") / "configs" / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def load_config(path: str | os.PathLike[str], *, of_run: bool = False) -> Config:
     """Read an experiment.
 
     Parameters
     ----------
     path : path of a TOML file, or the name of a shipped experiment
         Paths in the file are relative to its folder; those of a shipped experiment to the current folder.
+    of_run : bool, default=False
+        Whether the file is that of a run. Then an earlier version may have written it, and old keys are taken.
 
     Returns
     -------
@@ -57,7 +66,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
     Raises
     ------
     ExperimentError
-        In one line, with the way out, if the file is not there or says something wrong.
+        If the file is missing or wrong: one line that says what to do.
 
     Examples
     --------
@@ -70,10 +79,11 @@ def load_config(path: str | os.PathLike[str]) -> Config:
             text = read_regular(file, MAX_BYTES).decode("utf-8")
         except (OSError, ValueError) as error:
             raise ExperimentError(f"{name} cannot be read as a config in UTF-8: {error}") from error
-        return located(checked(_parsed(text, name), name), file.absolute().parent)
-    shipped = _shipped()
+        tables = _parsed(text, name)
+        return located(checked(_renamed(tables) if of_run else tables, name), file.absolute().parent)
+    shipped = shipped_configs()
     if name in shipped:
-        return located(checked(_parsed(shipped[name], name), name), Path.cwd())
+        return located(checked(_parsed(shipped_text(name), name), name), Path.cwd())
     known = f"give a .toml file or one of {', '.join(sorted(shipped))}"
     raise ExperimentError(f"there is no file or shipped experiment {name!r}{_nearest(name, shipped)}; {known}")
 
@@ -144,25 +154,16 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
 
 
 def checked(tables: Mapping[str, Any], name: str) -> Config:
-    """A Config of parsed tables; one thing that is wrong is an ExperimentError."""
+    """A Config from parsed tables; the worst of what is wrong is an ExperimentError."""
     try:
         return Config.model_validate(tables)
     except ValidationError as error:
-        # A misspelt key also makes the right one missing, and of a union every member complains: name the deepest.
+        # A misspelt key also makes the right one missing, and every member of a union complains: name the deepest.
         worst = min(error.errors(include_url=False), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
         raise ExperimentError(f"{name}: {_explained(worst)}") from None
 
 
 # ---------------------------------------------------------------------------------------------- files
-
-
-def _shipped() -> dict[str, str]:
-    folder = resources.files("higsfa.experiments") / "configs"
-    return {
-        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
-        if entry.name.endswith(".toml")
-    }
 
 
 def _parsed(text: str, name: str) -> dict[str, Any]:
@@ -175,6 +176,15 @@ def _parsed(text: str, name: str) -> dict[str, Any]:
         raise ExperimentError(f"{name}: not valid TOML: {error}; see docs/experiments.md for an example") from None
     except RecursionError:
         raise ExperimentError(f"{name}: not valid TOML: lists or tables are nested too deeply") from None
+
+
+def _renamed(tables: dict[str, Any]) -> dict[str, Any]:
+    """The same tables with today's names of keys."""
+    for name, table in tables.items():
+        if isinstance(table, dict) and name in Config.model_fields:
+            known = {key for model in _tables(Config.model_fields[name].annotation) for key in model.model_fields}
+            tables[name] = {RENAMED[key] if RENAMED.get(key) in known else key: table[key] for key in table}
+    return tables
 
 
 def located(config: Config, base: Path) -> Config:
@@ -191,12 +201,14 @@ def located(config: Config, base: Path) -> Config:
 
 
 def _explained(error: Any) -> str:
-    """One line from an error of pydantic."""
+    """An error of pydantic as one line."""
     loc, kind, given = error["loc"], error["type"], error["input"]
     keys, model = _followed(loc)
     where = f"[{'.'.join(keys[:-1])}]" if keys[:-1] else "the top of the file"
     key = keys[-1] if keys else ""
     fields = model.model_fields if model is not None else {}
+    if kind == "extra_forbidden" and RENAMED.get(key) in fields:
+        return f"key {key!r} in {where} is called {RENAMED[key]!r} now; rename it"
     if kind == "extra_forbidden":
         known = f"known keys are {', '.join(fields)}" if fields else "leave it out"
         return f"unknown key {key!r} in {where}{_nearest(key, fields)}; {known}"
@@ -207,8 +219,8 @@ def _explained(error: Any) -> str:
         tag = given.get("kind") if isinstance(given, dict) else None
         kinds = [text.strip().strip("'") for text in error.get("ctx", {}).get("expected_tags", "").split(",")]
         if tag is None:
-            from_list = "faces, digits, toy, npz, morph2, fgnet, utkface, fairface, folder"
-            return f"{table} needs a key kind, one of {from_list}"
+            options = [tag for model in _tables(Config.model_fields["data"].annotation) for tag in _tags(model)]
+            return f"{table} needs a key kind, one of {', '.join(options)}"
         return f"kind = {tag!r} is unknown in {table}{_nearest(str(tag), kinds)}; use one of {', '.join(kinds)}"
     if kind == "value_error":
         reason = str(error["msg"]).removeprefix("Value error, ")
@@ -235,35 +247,38 @@ def _followed(loc: tuple[Any, ...]) -> tuple[list[str], type[BaseModel] | None]:
     keys: list[str] = []
     model: type[BaseModel] | None = Config
     table: type[BaseModel] | None = Config
+    members: list[type[BaseModel]] | None = None  # of a union, if the next part names one of them
     for part in loc:
-        if model is not None and not isinstance(part, int):
-            table = model
-            found = model.model_fields.get(str(part))
-            keys.append(str(part))
-            annotation = found.annotation if found is not None else None
-            options = _tables(annotation) if annotation is not None else []
-            model = options[0] if len(options) == 1 else None
-            pending = options
-            continue
         if isinstance(part, int):
             keys.append(str(part + 1))
-            continue
-        by_tag = [option for option in pending if _tag(option) == part]
-        if by_tag:
-            model = by_tag[0]
+        elif members is not None:
+            model = next((m for m in members if part in _tags(m) or len(members) == 1), None)
+            members = None
+        elif model is not None:
+            table = model
+            keys.append(str(part))
+            found = model.model_fields.get(str(part))
+            options = _tables(found.annotation) if found is not None else []
+            model = options[0] if len(options) == 1 else None
+            if found is not None and _is_union(found.annotation):
+                members = options
         elif not any(mark in part for mark in "[('") and part not in ("int", "float", "str", "constrained-int", "cv"):
             keys.append(part)
     return keys, table
 
 
-def _tag(model: type[BaseModel]) -> str | None:
-    field = model.model_fields.get("kind")
-    values = get_args(field.annotation) if field is not None else ()
-    return values[0] if len(values) == 1 else None
+def _is_union(annotation: Any) -> bool:
+    """Whether several types are allowed; None is not counted."""
+    return get_origin(annotation) in (Union, types.UnionType) and len(set(get_args(annotation)) - {type(None)}) > 1
+
+
+def _tags(model: type[BaseModel]) -> tuple[str, ...]:
+    """The values of `kind` that choose a table."""
+    return get_args(model.model_fields["kind"].annotation) if "kind" in model.model_fields else ()
 
 
 def _tables(annotation: Any) -> list[type[BaseModel]]:
-    """All tables that an annotation speaks of."""
+    """All tables in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) in (Union, types.UnionType, list, dict) or hasattr(annotation, "__metadata__"):

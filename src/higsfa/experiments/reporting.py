@@ -1,50 +1,93 @@
-"""How a run tells what it is doing: to a progress bar, and to its log."""
+"""What an experiment tells its user: errors in one line, warnings, progress, and a log."""
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from higsfa.io import without_waiting
-from higsfa.training.sources import Derived, Rows, Samples, Source
+from higsfa.training.sources import Derived, Rows, Samples
 
-__all__ = ["Log", "Progress", "Silent", "counted"]
+__all__ = ["Counted", "ExperimentError", "Log", "Progress", "Silent", "in_one_line", "named", "noted", "of_the_disk"]
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The disk is full, or the user's quota, or a file has reached its size limit."""
+
+
+class ExperimentError(Exception):
+    """An error that the user can mend; the message is one line and says how."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+@contextmanager
+def in_one_line(what: str) -> Iterator[None]:
+    """Turn errors about the user's data or settings into an ExperimentError that begins with `what`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        raise ExperimentError(f"{what}: {error}") from error
+    except (ValueError, TypeError, MemoryError) as error:
+        raise ExperimentError(f"{what}: {error}") from error
+
+
+@contextmanager
+def of_the_disk(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn errors of the file system into an ExperimentError; what was written so far stays."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise ExperimentError(f"the run in {os.fspath(folder)} stopped: {error}") from error
+        raise ExperimentError(
+            f"the disk that holds {os.fspath(folder)} is full: free some space and go on with resume (--resume); "
+            "what is finished was kept"
+        ) from error
+
+
+def named(names: Iterable[str]) -> str:
+    """Names for a message."""
+    return ", ".join(map(repr, names)) or "none"
+
+
+def noted(caught: Sequence[warnings.WarningMessage], most: int = 20) -> tuple[str, ...]:
+    """Warnings as lines for metrics.json, without repetitions, `most` of them."""
+    texts = list(dict.fromkeys(" ".join(str(item.message).split()) for item in caught))
+    more = [f"... and {len(texts) - most} more warnings"] if len(texts) > most else []
+    return (*texts[:most], *more)
 
 
 class Progress(Protocol):
     """What shows the progress of a run."""
 
     def stage(self, text: str, total: int | None) -> None:
-        """A new stage begins, of so many steps (unknown if None)."""
+        """A new stage begins, of `total` steps (None: unknown)."""
+        return
 
     def advance(self, n: int) -> None:
-        """So many steps of the stage are done."""
+        """`n` steps of the stage are done."""
+        return
 
 
-class Silent:
+class Silent(Progress):
     """Shows nothing."""
-
-    def stage(self, text: str, total: int | None) -> None:
-        pass
-
-    def advance(self, n: int) -> None:
-        pass
 
 
 @dataclass
 class Log:
-    """Stages of a run, shown and written to a file with times.
-
-    Parameters
-    ----------
-    path : Path
-        Lines are appended.
-    progress : Progress
-    """
+    """Stages of a run, shown by `progress` and appended to the file `path` with times."""
 
     path: Path
     progress: Progress
@@ -60,14 +103,9 @@ class Log:
             file.write(f"{now} {time.monotonic() - self.started:8.1f} s  {' '.join(text.split())}\n")
 
 
-def counted(source: Source, progress: Progress, most: int) -> Source:
-    """The same samples; reading them advances the progress, `most` steps at most."""
-    return Counted(source, progress, most)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Counted(Derived):
-    """Samples that are counted when they are read."""
+    """The samples of a source; reading them advances the progress by at most `most` steps in all."""
 
     progress: Progress
     most: int

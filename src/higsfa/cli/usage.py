@@ -1,4 +1,4 @@
-"""How a command ends when something is wrong: one line that says what and the way out, and an exit code."""
+"""How a command is called and how it ends: shared arguments, checks of paths, errors as one line and an exit code."""
 
 from __future__ import annotations
 
@@ -9,14 +9,34 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
+
+import typer
 
 WRONG_USAGE, FAILURE = 2, 1
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that higsfa train wrote.")]
+Pictures = Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Picture files, or folders of them.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+Eyes = Annotated[
+    Path | None,
+    typer.Option("--eyes", metavar="TABLE", help="Eyes in the pictures, a .csv file with name, x, y, x, y."),
+]
+Cropped = Annotated[
+    bool, typer.Option("--cropped", help="The pictures are cut by the eyes already, as those of training were.")
+]
+DataFolder = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="Where the data of the config lie on this machine.")
+]
+
+MAX_VALUES = 64
+"""Most label values of one morph."""
+
 
 class WrongUsage(Exception):
-    """The command cannot begin as it was given; the message is one sentence with the way out."""
+    """The command cannot start as it was given; the message is one sentence that says what to do."""
 
 
 class Stopped(BaseException):
@@ -43,24 +63,6 @@ def signals_as_exceptions() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def wrong_usage(what: str = "") -> Iterator[None]:
-    """What fails in here was asked for wrongly: a path, a name, a setting; `what` begins the message.
-
-    Damaged pictures and models, and a lack of memory or disk, are failures like any other.
-    """
-    from higsfa import ModelFileError
-    from higsfa.experiments import ExperimentError
-    from higsfa.sources import ImageFileError
-
-    try:
-        yield
-    except ExperimentError as error:
-        if isinstance(error.__cause__, ImageFileError | ModelFileError | MemoryError) or _is_full(error):
-            raise
-        raise WrongUsage(f"{what}: {error}" if what else str(error)) from error
-
-
 def explain(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
     """The line to show and the exit code."""
     if isinstance(error, Stopped):
@@ -68,7 +70,7 @@ def explain(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
     parser_message = getattr(error, "format_message", None)
     if parser_message is not None:
         return _usage_line(error, parser_message()), WRONG_USAGE
-    if isinstance(error, WrongUsage):
+    if isinstance(error, WrongUsage) or _asked_wrongly(error):
         return one_line(str(error)), WRONG_USAGE
     return one_line(_sentence(error)), FAILURE
 
@@ -85,6 +87,16 @@ def _usage_line(error: Any, message: str) -> str:
     context = getattr(error, "ctx", None)
     command = "higsfa" if context is None else context.command_path
     return one_line(f"{message.rstrip('.')} (see {command} --help)")
+
+
+def _asked_wrongly(error: BaseException) -> bool:
+    """Whether a path, a name or a setting is wrong. Damaged files and a lack of memory or disk are failures."""
+    from higsfa import ModelFileError
+    from higsfa.experiments import ExperimentError
+    from higsfa.sources import ImageFileError
+
+    damaged = isinstance(error.__cause__, ImageFileError | ModelFileError | MemoryError)
+    return isinstance(error, ExperimentError) and not damaged and not _is_full(error)
 
 
 def _sentence(error: BaseException) -> str:
@@ -126,8 +138,10 @@ def existing(path: Path, what: str) -> Path:
     return path
 
 
-def free_file(path: Path, force: bool) -> Path:
-    """A file that may be written: not there, or to be replaced; in a folder that exists."""
+def free_file(path: Path, force: bool, *endings: str) -> Path:
+    """A file that may be written: with one of the endings, not there or to be replaced, in a folder that exists."""
+    if endings and path.suffix.lower() not in endings:
+        raise WrongUsage(f"{path}: the name must end in {' or '.join(endings)}")
     if path.is_dir():
         raise WrongUsage(f"{path} is a folder: name a file")
     if path.exists() and not force:
@@ -144,3 +158,44 @@ def free_folder(path: Path, force: bool, hint: str = "") -> Path:
     if path.is_dir() and any(path.iterdir()) and not force:
         raise WrongUsage(f"the folder {path} is not empty: name another one, {hint}or replace it with --force")
     return path
+
+
+def opened_run(path: Path, data: Path | None = None, progress: Any = None) -> Any:
+    """A run that a command was given."""
+    existing(path, "run folder")
+    from higsfa.experiments import Run
+
+    return Run(path, data_folder=data, progress=progress)
+
+
+# ---------------------------------------------------------------------- values
+
+
+def change(text: str) -> tuple[str, Any]:
+    """A key and a value from KEY=VALUE; the value as TOML has it, else as text."""
+    import tomllib
+
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise WrongUsage(f"--set {text}: write it as KEY=VALUE, such as network.n_components=80")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
+
+
+def label_and_values(age: str | None, label: str | None) -> tuple[str, list[str]]:
+    """The label to change and its values, from --age or --label."""
+    if (age is None) == (label is None):
+        raise WrongUsage("say with one option what to change: --age 20,40,60, or --label NAME=VALUE,VALUE")
+    name, _, listed = ("age", "=", age) if age is not None else str(label).partition("=")
+    values = [value.strip() for value in str(listed).split(",") if value.strip()]
+    if not name or not values:
+        raise WrongUsage("--label: write it as NAME=VALUE,VALUE, such as gender=M,F")
+    if len(values) > MAX_VALUES:
+        raise WrongUsage(f"{len(values)} values are too many for one strip: give at most {MAX_VALUES}")
+    if age is not None:
+        from higsfa.experiments.use import number
+
+        _ = [number("age", value) for value in values]
+    return name.strip(), values

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from higsfa._cli_errors import one_line
+from higsfa.cli.usage import one_line
 from higsfa.io import write_atomically
 
 Grey = NDArray[np.uint8]
@@ -67,7 +67,7 @@ def write_picture(path: Path, image: Image.Image) -> None:
 
 
 def write_animation(path: Path, frames: Iterable[Grey]) -> None:
-    """There and back again, without end; the ending of the name says whether GIF or WebP."""
+    """Forwards and backwards, in an endless loop; GIF or WebP, as the ending of the name says."""
     there = [enlarged(frame) for frame in frames]
     images = [*there, *there[-2:0:-1]]
     buffer = io.BytesIO()

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, Progress, Task, TextColumn, TimeElapsedColu
 from rich.table import Table
 from rich.text import Text
 
-from higsfa._cli_errors import one_line
+from higsfa.cli.usage import WrongUsage, one_line
 
 FACE_LABELS = frozenset(("age", "gender", "sex", "race", "ethnicity"))
 NOTE = (
@@ -31,17 +32,17 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str = "", *, style: str = "", stderr: bool = False) -> None:
-    """One line; paths in it are not broken, brackets in it mean nothing."""
+    """Print a line; long paths are not broken, brackets are no markup."""
     console(stderr=stderr).print(Text(writable(text), style=style), soft_wrap=True)
 
 
 def writable(text: str) -> str:
-    """Text without what no stream can write: halves of characters, which names of files may hold."""
+    """Text without lone surrogates, which names of files may hold and no stream can write."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def note_about_faces(labels: Iterable[Any]) -> None:
-    """Say what estimates are, where labels speak of people."""
+    """Say what estimates are, where labels are about people."""
     if FACE_LABELS & {str(label).lower() for label in labels}:
         say(NOTE, stderr=True)
 
@@ -154,6 +155,35 @@ def metrics_tables(metrics: Mapping[str, Any]) -> None:
 
 def _number(value: Any, form: str) -> str:
     return "-" if value is None else format(value, form)
+
+
+def show_run(run: Any, as_json: bool) -> None:
+    """What is in a run folder."""
+    path = run.folder
+    sizes = {file.name: file.stat().st_size for file in sorted(path.iterdir()) if file.is_file()}
+    if as_json:
+        print_json({"kind": "run", "path": path, "files": sizes, "network": str(run.network), "metrics": run.metrics})
+        return
+    say(f"{path}: a run of {run.metrics.get('created')} with higsfa {run.metrics.get('higsfa')}")
+    metrics_tables(run.metrics)
+    say(f"{run.network}\n")
+    table(["file", "bytes"], ([name, f"{size:,}"] for name, size in sizes.items()))
+
+
+def show_model(path: Path, as_json: bool) -> None:
+    """What is in a model file."""
+    import higsfa as library
+
+    try:
+        model = library.load(path)
+    except library.ModelFileError as error:
+        raise WrongUsage(f"{path} is not a model: {error}") from error
+    size, kind, labels = path.stat().st_size, type(model).__name__, list(getattr(model, "label_names_", []))
+    if as_json:
+        print_json({"kind": kind, "path": path, "bytes": size, "labels": labels, "text": str(model)})
+        return
+    say(f"{path}: {kind}, {size:,} bytes" + (f", labels {', '.join(map(str, labels))}" if labels else ""))
+    say(str(model))
 
 
 # ---------------------------------------------------------------------- progress

@@ -1,4 +1,4 @@
-"""The whole story on synthetic faces: train, compare, draw, and say what to look at."""
+"""The demonstration on synthetic faces: train, compare, draw, and say what to look at."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from higsfa import _cli_sheet as sheets
-from higsfa._cli_decoder import RunData
-from higsfa._cli_screen import metrics_tables, say
-from higsfa._cli_views import explorer_page, morphed
+from higsfa.cli import sheet as sheets
+from higsfa.cli.screen import metrics_tables, say
 
 EXPERIMENT = "faces"
 """The shipped config that the demonstration runs."""
@@ -21,39 +19,25 @@ AGES = (20, 30, 40, 50, 60, 70)
 
 
 def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
-    """Run the experiment and draw its results.
+    """Run the experiment, and draw its results into the run folder `out`.
 
-    Parameters
-    ----------
-    out : Path
-        Becomes a run folder, with pages and pictures beside the usual files.
-    overwrite : bool
-        Whether to replace a run that is there.
-    progress : Progress
-
-    Returns
-    -------
-    dict
-        `folder`, `metrics` as in metrics.json, and `files`, from path to what can be seen there.
+    Returns a dict: `folder`, `metrics` as in metrics.json, and `files`, from path to what can be seen there.
     """
     from higsfa.experiments import load_config, train
-    from higsfa.report import write_report
 
     run = train(load_config(EXPERIMENT), out, overwrite=overwrite, progress=progress)
-    data = RunData(run, progress)
     pictures = out / "pictures"
     pictures.mkdir(exist_ok=True)
-    faces = data.fold.test.source.take(np.arange(N_PICTURES))
-    paths = [pictures / f"face{number}.png" for number in range(1, N_PICTURES + 1)]
-    for path, face in zip(paths, faces, strict=True):
-        sheets.write_picture(path, Image.fromarray(face))
+    faces = run.experiment.folds[-1].test.source.take(np.arange(N_PICTURES))
+    for number, face in enumerate(faces, 1):
+        sheets.write_picture(pictures / f"face{number}.png", Image.fromarray(face))
     progress.stage("drawing", None)
     sheets.write_picture(out / "reconstructions.png", _rebuilt(run.examples))
-    rows = [[face, *morphed(run, data, face, "age", AGES)] for face in faces[:3]]
+    rows = [[face, *run.morph(face, age=AGES)] for face in faces[:3]]
     sheets.write_picture(out / "ages.png", sheets.sheet(rows, captions=["photograph", *map(str, AGES)]))
-    explorer_page(run, data, out / "explorer.html")
+    run.explore()
     progress.stage("writing the report", None)
-    write_report(out, out / "report.html")
+    run.report()
     files = {
         "report.html": "all results, figures and how to read them",
         "explorer.html": "move features and labels by hand, and watch the face",

@@ -10,14 +10,16 @@ import shutil
 import numpy as np
 import pytest
 
-from higsfa.experiments import ExperimentError, compare, load_config, open_run, run_folder, train, with_values
-from higsfa.experiments.protocol import open_experiment
+from higsfa.experiments import ExperimentError, Run, compare, load_config, train, with_values
+from higsfa.experiments import run as run_folder
+from higsfa.experiments.split import open_experiment
 from real_run import QUICK
 
 FILES = {
     "config.toml",
     "model.higsfa",
     "head.higsfa",
+    "decoder.safetensors",
     "metrics.json",
     "predictions.csv",
     "examples.npz",
@@ -92,7 +94,7 @@ def test_interrupted_run_goes_on_to_the_same_results(real, quick, config, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         train(config, folder, progress=Watch(moment))
     with pytest.raises(ExperimentError, match="not finished"):
-        open_run(folder)
+        Run(folder)
     with pytest.raises(ExperimentError, match=r"unfinished run.*--resume"):
         train(config, folder)
     other = with_values(config, {"head.n_features": 5})
@@ -157,7 +159,7 @@ def test_a_run_that_cannot_begin_leaves_no_folder_and_no_old_run_is_lost(quick, 
     shutil.copytree(quick.folder, tmp_path / "run")
     with pytest.raises(ExperimentError, match=words):
         train(wrong, tmp_path / "run", overwrite=True)
-    assert open_run(tmp_path / "run").metrics == quick.metrics
+    assert Run(tmp_path / "run").metrics == quick.metrics
 
 
 def test_the_corrected_command_goes_where_the_wrong_one_was_to_go(config, tmp_path):
@@ -211,7 +213,7 @@ def test_compare_lists_every_method_of_every_run(real, quick, tmp_path):
     text = (tmp_path / "other" / "metrics.json").read_text()
     (tmp_path / "other" / "metrics.json").write_text(text.replace('"categorical"', '"numeric"'))
     with pytest.raises(ExperimentError, match=r"'gender' is categorical in one run and numeric in other"):
-        compare([quick, open_run(tmp_path / "other")])
+        compare([quick, Run(tmp_path / "other")])
 
 
 @pytest.fixture
@@ -245,7 +247,7 @@ def tampered(quick, tmp_path):
 )
 def test_tampered_metrics_are_refused_by_key(tampered, change, words):
     with pytest.raises(ExperimentError, match=words):
-        open_run(tampered(change))
+        Run(tampered(change))
 
 
 def test_scores_that_are_not_there_leave_a_gap_in_a_comparison(tampered):
@@ -254,7 +256,7 @@ def test_scores_that_are_not_there_leave_a_gap_in_a_comparison(tampered):
         metrics["methods"][1]["labels"] = None
         metrics["methods"][2]["labels"]["age"]["mae"] = None
 
-    rows = compare([open_run(tampered(change))])["rows"]
+    rows = compare([Run(tampered(change))])["rows"]
     assert set(rows[0]["scores"]) == {"gender", "race", "strength"}
     assert rows[1]["scores"] == {}
     assert set(rows[2]["scores"]["age"]) == {"rmse"}
@@ -262,20 +264,20 @@ def test_scores_that_are_not_there_leave_a_gap_in_a_comparison(tampered):
 
 def test_damaged_run_folders_are_refused(tmp_path, quick):
     with pytest.raises(ExperimentError, match="no folder"):
-        open_run(tmp_path / "none")
+        Run(tmp_path / "none")
     with pytest.raises(ExperimentError, match="not the folder of a run"):
-        open_run(tmp_path)
+        Run(tmp_path)
     (tmp_path / "config.toml").write_bytes((quick.folder / "config.toml").read_bytes())
     with pytest.raises(ExperimentError, match="not finished"):
-        open_run(tmp_path)
+        Run(tmp_path)
     for text, words in (("{", "no JSON"), ("[]", "must be an object"), ("\ud800", "UTF-8"), ('{"a": NaN}', "NaN")):
         (tmp_path / "metrics.json").write_bytes(text.encode("utf-8", "surrogatepass"))
         with pytest.raises(ExperimentError, match=words):
-            open_run(tmp_path)
+            Run(tmp_path)
 
 
 def read_all(folder):
-    run = open_run(folder)
+    run = Run(folder)
     return run.predictions, run.examples, run.network
 
 

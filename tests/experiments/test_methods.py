@@ -5,11 +5,10 @@ import pytest
 
 from higsfa import HGSFA, HiGSFA, sources
 from higsfa.experiments import ExperimentError, load_config, with_values
-from higsfa.experiments.labels import Label
-from higsfa.experiments.methods import methods_of
-from higsfa.experiments.networks import make_graph, make_network
-from higsfa.experiments.reporting import counted
-from higsfa.experiments.sets import blocks
+from higsfa.experiments.data import blocks
+from higsfa.experiments.methods import make_graph, make_network, methods_of
+from higsfa.experiments.reporting import Counted
+from higsfa.experiments.split import Label
 from higsfa.graphs import ClusteredGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
 
 AGE, SEX = Label("age", True, "years"), Label("sex", False, None)
@@ -136,7 +135,7 @@ def test_samples_are_counted_up_to_the_number_that_was_announced():
     seen = []
     progress = type("Progress", (), {"advance": staticmethod(seen.append)})
     array = sources.array(np.arange(10.0)[:, None])
-    source = counted(array, progress, 12)
+    source = Counted(array, progress, 12)
     for rows in (range(5), range(5), range(5), range(5)):
         np.testing.assert_array_equal(source.take(np.array(rows)), np.arange(5.0)[:, None])
     assert seen == [5, 5, 2]
@@ -144,12 +143,12 @@ def test_samples_are_counted_up_to_the_number_that_was_announced():
 
 
 def test_a_source_is_read_in_blocks_that_cover_it(monkeypatch):
-    from higsfa.experiments import sets
+    from higsfa.experiments import data
 
-    monkeypatch.setattr(sets, "BLOCK_VALUES", 7)
+    monkeypatch.setattr(data, "BLOCK_VALUES", 7)
     X = np.arange(30.0).reshape(10, 3)
     parts = list(blocks(sources.array(X)))
     assert [(where.start, where.stop) for where, _ in parts] == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
     np.testing.assert_array_equal(np.concatenate([rows for _, rows in parts]), X)
-    monkeypatch.setattr(sets, "BLOCK_VALUES", 2)
+    monkeypatch.setattr(data, "BLOCK_VALUES", 2)
     assert len(list(blocks(sources.array(X)))) == 10

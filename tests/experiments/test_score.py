@@ -10,11 +10,10 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LinearRegression
 
 from higsfa import LabelHead, sources
-from higsfa.experiments import evaluate, load_config, methods, scoring, train, with_values
-from higsfa.experiments.gathering import _mean
-from higsfa.experiments.labels import Label
-from higsfa.experiments.protocol import open_experiment
-from higsfa.experiments.sets import make_sets, spread
+from higsfa.experiments import load_config, methods, score, train, with_values
+from higsfa.experiments.data import spread
+from higsfa.experiments.score import _mean
+from higsfa.experiments.split import Label, make_sets, open_experiment
 from higsfa.images import Distortion
 from real_run import NASTY, RACES, TITLE, UNIT, N
 
@@ -165,7 +164,7 @@ def test_errors_by_label_are_means_over_years_or_over_twenty_bins(real):
 @pytest.mark.parametrize(("width", "n_bins"), [(4.0, 20), (200.0, None), (201.0, 20), (5.0, None), (0.0, 1)])
 def test_labels_of_few_or_many_whole_numbers_are_put_into_bins(width, n_bins):
     true = np.linspace(0, width, 400)
-    scores = scoring.pooled_scores(Label("x", True, None), [{"mae": 0.0}], true, true + 1, [])
+    scores = score.pooled_scores(Label("x", True, None), [{"mae": 0.0}], true, true + 1, [])
     n_whole = len(np.unique(np.floor(true)))
     assert len(scores["by_label"]["label"]) == (n_whole if n_bins is None else n_bins)
     assert scores["by_label"]["mae"] == pytest.approx([1.0] * len(scores["by_label"]["mae"]))
@@ -191,7 +190,7 @@ def test_the_confusion_of_very_many_classes_is_left_out():
     def confusion(n):
         names = [f"{i:03d}" for i in range(n)]
         true = np.array(names, dtype=object)
-        return scoring.pooled_scores(Label("x", False, None), [{"rate": 1.0}], true, true, names)["confusion"]
+        return score.pooled_scores(Label("x", False, None), [{"rate": 1.0}], true, true, names)["confusion"]
 
     assert np.array_equal(confusion(100), np.eye(100))
     assert confusion(101) is None
@@ -210,12 +209,12 @@ def test_chance_is_the_best_constant(real):
 
 def test_classes_that_are_numbers_are_in_the_order_of_numbers():
     label = Label("x", False, None)
-    assert scoring.classes_of(label, [np.array(["10", "9", None], dtype=object), np.array(["2"], dtype=object)]) == [
+    assert score.classes_of(label, [np.array(["10", "9", None], dtype=object), np.array(["2"], dtype=object)]) == [
         "2",
         "9",
         "10",
     ]
-    assert scoring.classes_of(label, [np.array(["10", "9", "b"], dtype=object)]) == ["10", "9", "b"]
+    assert score.classes_of(label, [np.array(["10", "9", "b"], dtype=object)]) == ["10", "9", "b"]
 
 
 def test_scores_are_means_over_folds():
@@ -224,13 +223,13 @@ def test_scores_are_means_over_folds():
 
 
 def test_saved_model_gives_the_scores_of_the_last_fold(real):
-    found = evaluate(real.run)
+    found = real.run.evaluate()
     assert found["n_test"] == 100
     assert (found["run"], found["method"]) == ("spots", "HiGSFA")
     p = real.run.predictions
-    for label, score in (("age", "mae"), ("age", "rmse"), ("gender", "rate"), ("race", "rate"), ("strength", "mae")):
-        trained = method(real.run, "HiGSFA")["labels"][label][score]["values"]
-        assert found["labels"][label][score]["mean"] == pytest.approx(trained[1])
+    for label, key in (("age", "mae"), ("age", "rmse"), ("gender", "rate"), ("race", "rate"), ("strength", "mae")):
+        trained = method(real.run, "HiGSFA")["labels"][label][key]["values"]
+        assert found["labels"][label][key]["mean"] == pytest.approx(trained[1])
     last = p["fold"] == 1
     confusion = np.array(found["labels"]["race"]["confusion"])
     classes = sorted(RACES)
@@ -245,14 +244,14 @@ def test_network_and_head_are_trained_on_copies_with_distortions_of_their_own(re
     config = real.run.config
     experiment = open_experiment(config)
     rows = folds(real.run)[0][0]
-    sets = make_sets(config, experiment, experiment.folds[0])
+    sets = make_sets(config, experiment.folds[0])
     for part, seed in ((sets.network, 5), (sets.supervised, 6)):
         images, index = copies(real, rows, seed)
         np.testing.assert_array_equal(np.asarray(part.source), images)
         np.testing.assert_array_equal(part.labels["age"], real.labels["age"][rows][index])
     assert not np.array_equal(np.asarray(sets.network.source), np.asarray(sets.supervised.source))
     np.testing.assert_array_equal(np.asarray(sets.test.source), real.images[folds(real.run)[0][1]])
-    plain = make_sets(with_values(config, {"distortion": None}), experiment, experiment.folds[0])
+    plain = make_sets(with_values(config, {"distortion": None}), experiment.folds[0])
     np.testing.assert_array_equal(np.asarray(plain.network.source), real.images[rows])
 
 
@@ -264,12 +263,12 @@ def test_cross_validation_of_the_head_keeps_persons_and_copies_together(real, mo
             seen.update(groups=groups, n=len(X))
             return super().fit(X, y, groups=groups)
 
-    monkeypatch.setattr(scoring, "LabelHead", Watched)
+    monkeypatch.setattr(score, "LabelHead", Watched)
     config = real.run.config
     experiment = open_experiment(config)
-    sets = make_sets(config, experiment, experiment.folds[0])
+    sets = make_sets(config, experiment.folds[0])
     Y = np.random.default_rng(0).standard_normal((len(sets.supervised), 4))
-    scoring.fit_head(config, methods.Features(experiment.labels, Y, Y), sets.supervised, 2)
+    score.fit_head(config, methods.Features(experiment.labels, Y, Y), sets.supervised, 2)
     rows, index = folds(real.run)[0][0], copies(real, folds(real.run)[0][0], 6)[1]
     person = real.labels["person"][rows][index]
     assert seen["n"] == 600
@@ -294,10 +293,10 @@ def test_numeric_labels_are_cut_into_classes_of_twenty_samples_between_2_and_39(
     label = Label("age", True, "years")
     Y, age = np.random.default_rng(0).standard_normal((n, 2)), np.linspace(20, 60, n)
     samples = type("Samples", (), {"labels": {"age": age}, "groups": np.arange(n)})
-    head = scoring.fit_head(config, methods.Features([label], Y, Y), samples, {})
+    head = score.fit_head(config, methods.Features([label], Y, Y), samples, {})
     assert len(head.classes_["age"]) == n_classes
     told = with_values(config, {"head.n_classes": {"age": 3}})
-    assert len(scoring.fit_head(told, methods.Features([label], Y, Y), samples, 1).classes_["age"]) == 3
+    assert len(score.fit_head(told, methods.Features([label], Y, Y), samples, 1).classes_["age"]) == 3
 
 
 def test_discriminants_are_those_of_sklearn_with_numbers_cut_into_classes():
@@ -308,12 +307,12 @@ def test_discriminants_are_those_of_sklearn_with_numbers_cut_into_classes():
     edges = np.quantile(age[5:], np.arange(1, 9) / 9)
     codes = (age[5:, None] >= edges).sum(axis=1)
     expected = LinearDiscriminantAnalysis().fit(Y[5:, :2], codes).transform(Y[:, :2])
-    _, found = methods._discriminants(Y, age, Label("age", True, None))
+    found = methods._discriminants(Y, age, Label("age", True, None))(Y)
     np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-8)
     kinds = np.where(age > 40, "old", "young").astype(object)
     kinds[:5] = None
     expected = LinearDiscriminantAnalysis().fit(Y[5:, :2], kinds[5:]).transform(Y[:, :2])
-    _, found = methods._discriminants(Y, kinds, Label("kind", False, None))
+    found = methods._discriminants(Y, kinds, Label("kind", False, None))(Y)
     np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-8)
 
 

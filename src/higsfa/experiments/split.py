@@ -1,0 +1,351 @@
+"""From data and the tables [labels], [protocol] and [distortion] to folds: what to train on, and what to test on."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from higsfa import sources
+from higsfa.core.graph.labels import encode_classes, is_discrete, missing, numeric
+from higsfa.datasets import protocols
+from higsfa.experiments.config import Config, DataTable, DistortionTable, FileData
+from higsfa.experiments.data import PixelRange, Samples, read_data
+from higsfa.experiments.reporting import ExperimentError, in_one_line, named, noted
+from higsfa.images import Distortion, oriented_edges
+from higsfa.sources import Source
+
+USUAL_LABELS = {
+    **dict.fromkeys(("faces", "morph2", "utkface", "fairface"), ("age", "gender", "race")),
+    **{"digits": ("digit",), "toy": ("s1",), "fgnet": ("age",)},
+}
+UNITS = {"age": "years"}
+CUT = {"eyes": "aligned by the eyes", "centre": "cut about their centre", None: "taken as they are"}
+
+
+# ---------------------------------------------------------------------------------------------- labels
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label: its name, whether it is numeric, and its unit."""
+
+    name: str
+    is_numeric: bool
+    unit: str | None
+
+    def record(self, classes: list[str] | None) -> dict[str, Any]:
+        """As in metrics.json."""
+        kind = "numeric" if self.is_numeric else "categorical"
+        return {"name": self.name, "kind": kind, "unit": self.unit, "classes": None if self.is_numeric else classes}
+
+
+def read_labels(config: Config, data: Samples) -> tuple[list[Label], dict[str, NDArray[Any]]]:
+    """The labels to learn, and their values: float64 for numeric ones, texts or None for categorical ones."""
+    names = config.data.labels or USUAL_LABELS.get(config.data.kind)
+    if names is None:
+        raise ExperimentError(
+            f'[data] needs a key labels, such as labels = ["age"]; the data have {named(data.labels)}'
+        )
+    for name in config.labels:
+        if name not in names:
+            raise ExperimentError(f"[labels.{name}]: there is no label {name!r}; data.labels are {', '.join(names)}")
+    labels, values = [], {}
+    for name in names:
+        if name not in data.labels:
+            raise ExperimentError(f"[data] labels: no label {name!r}; the data have {named(data.labels)}")
+        label, column = _label(config, name, data.labels[name])
+        labels.append(label)
+        values[name] = column
+    _check_columns(labels)
+    return labels, values
+
+
+def _check_columns(labels: list[Label]) -> None:
+    """Labels and their estimates are columns of one table, whose names must differ."""
+    taken = {"fold", "sample"}
+    for label in labels:
+        wanted = {label.name, f"{label.name}_estimate", f"{label.name}_probability"}
+        if wanted & taken:
+            clash = min(wanted & taken)
+            raise ExperimentError(f"data.labels: {label.name!r} clashes with {clash!r} in predictions.csv; rename it")
+        taken |= wanted
+
+
+def _label(config: Config, name: str, values: NDArray[Any]) -> tuple[Label, NDArray[Any]]:
+    table = config.labels.get(name)
+    kind = table.kind if table is not None else "auto"
+    has_names = table is not None and table.names is not None
+    if has_names and kind == "numeric":
+        raise ExperimentError(f"[labels.{name}]: names are for categorical labels; leave them out or change kind")
+    is_numeric = kind == "numeric" or (kind == "auto" and not has_names and not is_discrete(values))
+    unit = table.unit if table is not None and table.unit is not None else UNITS.get(name) if is_numeric else None
+    label = Label(name, is_numeric, unit)
+    column = label_values(label, config, values)
+    if missing(column).all():
+        raise ExperimentError(f"label {name!r}: all its values are missing; leave it out of data.labels")
+    return label, column
+
+
+def label_values(label: Label, config: Config, values: NDArray[Any]) -> NDArray[Any]:
+    """A column in the form that its label has."""
+    table = config.labels.get(label.name)
+    if label.is_numeric:
+        with in_one_line(f"[labels.{label.name}] kind = 'numeric'"):
+            return numeric(values, f"label {label.name!r}")
+    out = np.full(len(values), None, dtype=object)
+    known = ~missing(values)
+    names = table.names if table is not None else None
+    out[known] = [_text(value, names, label.name) for value in values[known].tolist()]
+    return out
+
+
+def _text(value: Any, names: list[str] | None, label: str) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if names is None:
+        return str(value).encode("utf-8", "replace").decode("utf-8")  # lone surrogates cannot be written
+    if not isinstance(value, int) or not 0 <= value < len(names):
+        raise ExperimentError(f"[labels.{label}] names has {len(names)} entries for the codes 0, 1, ...; got {value!r}")
+    return names[value]
+
+
+# ---------------------------------------------------------------------------------------------- folds
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """One split into samples to train on and samples to test on."""
+
+    train: Samples
+    test: Samples
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Data that are ready for training.
+
+    Attributes
+    ----------
+    name : str
+        Of the data.
+    labels, scored : lists of Label
+        Those to learn, and those of them that the test data have too.
+    data, test_data : Samples
+        What the folds are parts of; both are the same unless the test data are another data set.
+    folds : list of Fold
+    warnings : tuple of str
+    """
+
+    name: str
+    labels: list[Label]
+    scored: list[Label]
+    data: Samples
+    test_data: Samples
+    folds: list[Fold]
+    warnings: tuple[str, ...]
+
+    @property
+    def pixel_range(self) -> PixelRange | None:
+        return self.data.pixel_range
+
+
+def open_experiment(config: Config, *, n_jobs: int | None = None) -> Experiment:
+    """Read the data and cut them into folds. Picture files are decoded when they are asked for; see `decoded`."""
+    data = _grouped(read_data(config.data, n_jobs=n_jobs))
+    labels, values = read_labels(config, data)
+    truth = dict(values)
+    if config.protocol.binary_race:
+        values["race"], truth["race"] = _binary_race(values)
+    if config.test_data is not None:
+        return _cross_database(config, data, labels, values, n_jobs)
+    with in_one_line(f"[protocol] kind = {config.protocol.kind!r}"):
+        splits = _splits(config, data)
+    learned, tested = replace(data, labels=values), replace(data, labels=truth)
+    folds = [Fold(learned.subset(split.train), tested.subset(split.test)) for split in splits]
+    _check(folds, labels)
+    return Experiment(data.name, labels, labels, data, data, folds, data.warnings)
+
+
+def decoded(config: Config, experiment: Experiment, folder: Path) -> Experiment:
+    """The same experiment with its picture files decoded once, into files of a folder."""
+
+    def cached(samples: Samples, table: DataTable, name: str) -> Source:
+        if not isinstance(table, FileData):
+            return samples.source
+        with in_one_line(f"[data] kind = {table.kind!r}"):
+            return sources.cache(samples.source, folder / name, rebuild=True)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train = test = cached(experiment.data, config.data, "images.npy")
+        if config.test_data is not None:
+            test = cached(experiment.test_data, config.test_data, "test_images.npy")
+    folds = [
+        Fold(replace(f.train, source=train[f.train.rows]), replace(f.test, source=test[f.test.rows]))
+        for f in experiment.folds
+    ]
+    return replace(experiment, folds=folds, warnings=experiment.warnings + noted(caught))
+
+
+def _splits(config: Config, data: Samples) -> list[protocols.Split]:
+    table = config.protocol
+    if table.kind == "split":
+        if data.is_test is None:
+            raise ValueError('the data have no split of their own; set kind = "random" in [protocol]')
+        return [protocols.Split(np.flatnonzero(~data.is_test), np.flatnonzero(data.is_test))]
+    if table.kind == "random":
+        persons = _identity(data) if table.by_person else None
+        return protocols.random_splits(
+            len(data), 1 - table.test_share, groups=persons, n_repeats=table.repeats, random_state=table.seed
+        )
+    if table.kind == "leave_persons_out":
+        return protocols.leave_persons_out(_identity(data), table.n_persons, table.repeats, table.seed)
+    sizes = None if table.sizes is None else {str(key): size for key, size in table.sizes.items()}
+    return list(protocols.s1_s2_s3(data.labels, table.seed, sizes=sizes).runs)
+
+
+def _identity(data: Samples) -> NDArray[Any]:
+    if "identity" not in data.labels:
+        raise ValueError("the data do not say who is in a picture (no label 'identity'); use another protocol")
+    return data.labels["identity"]
+
+
+def _grouped(data: Samples) -> Samples:
+    """With a group for each person; samples of unknown persons are groups of their own."""
+    if "identity" not in data.labels:
+        return data
+    codes, n_known = encode_classes(data.labels["identity"])
+    return replace(data, groups=np.where(codes >= 0, codes, n_known + np.arange(len(data))))
+
+
+def _binary_race(values: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """B against all others, to learn; and the same for B and W only, to be scored."""
+    if "race" not in values:
+        raise ExperimentError("[protocol] binary_race needs the label 'race'; add it to data.labels")
+    with in_one_line("[protocol] binary_race"):
+        label, scored = protocols.binary_race(values["race"])
+    shown = label.copy()
+    shown[~scored] = None
+    return label, shown
+
+
+def _cross_database(
+    config: Config, data: Samples, labels: list[Label], values: dict[str, NDArray[Any]], n_jobs: int | None
+) -> Experiment:
+    other = _grouped(read_data(config.test_data, n_jobs=n_jobs))
+    if other.source.shape != data.source.shape:
+        raise ExperimentError(
+            f"[test_data]: samples have shape {other.source.shape}, those of [data] {data.source.shape}; "
+            "set the same size in both"
+        )
+    if other.pixel_range != data.pixel_range:
+        raise ExperimentError(
+            f"[test_data]: black and white are {other.pixel_range}, those of [data] {data.pixel_range}; "
+            "store grey values of both in the same way"
+        )
+    notes = data.warnings + other.warnings
+    if other.cropping != data.cropping:
+        notes += (
+            f"pictures to train on are {CUT[data.cropping]}, those to test on are {CUT[other.cropping]}: scores say "
+            "little; give eye positions for both, or for none",
+        )
+    scored = [label for label in labels if label.name in other.labels]
+    if not scored:
+        raise ExperimentError(f"[test_data] has none of the labels {', '.join(label.name for label in labels)}")
+    rows = np.arange(len(other))
+    if "age" in other.labels:
+        low, high = config.protocol.ages
+        with in_one_line("[protocol] ages"):
+            rows = np.flatnonzero(protocols.cross_database(other.labels["age"], low, high))
+    if len(rows) == 0:
+        raise ExperimentError(f"[protocol] ages = {config.protocol.ages}: no test sample has such an age")
+    truth = {label.name: label_values(label, config, other.labels[label.name]) for label in scored}
+    if config.protocol.binary_race and "race" in truth:
+        _, truth["race"] = _binary_race(truth)
+    fold = Fold(replace(data, labels=values), replace(other, labels=truth).subset(rows))
+    _check([fold], scored)
+    return Experiment(f"{data.name}, tested on {other.name}", labels, scored, data, other, [fold], notes)
+
+
+def _check(folds: list[Fold], labels: list[Label]) -> None:
+    for what, part in [pair for fold in folds for pair in (("training", fold.train), ("test", fold.test))]:
+        if len(part) < 2:
+            raise ExperimentError(f"[protocol]: only {len(part)} samples for {what}; use more data or another split")
+        for name in (label.name for label in labels):
+            if missing(part.labels[name]).all():
+                raise ExperimentError(f"label {name!r}: no sample for {what} has it; leave it out, or check it")
+
+
+# ---------------------------------------------------------------------------------------------- sets of a fold
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """The three sets of a fold, as the network sees them; the paper calls them DR, S and T."""
+
+    network: Samples
+    supervised: Samples
+    test: Samples
+
+
+@dataclass(frozen=True)
+class Cast:
+    """Samples in another precision."""
+
+    dtype: str
+
+    def __call__(self, samples: NDArray[Any]) -> NDArray[Any]:
+        return samples.astype(self.dtype)
+
+
+def make_sets(config: Config, fold: Fold) -> Sets:
+    """Distorted copies for training, with different distortions for network and supervised step; none for testing."""
+    table, test = config.distortion, network_input(config, fold.test)
+    if table is None:
+        train = network_input(config, fold.train)
+        return Sets(train, train, test)
+    _check_distortion(table, fold.train)
+    params, sets = table.params(Distortion), []
+    for copies, seed in ((table.copies, params["seed"]), (table.supervised_copies, params["seed"] + 1)):
+        source = sources.repeat(fold.train.source, copies, Distortion(**{**params, "seed": seed}))
+        sets.append(network_input(config, fold.train.subset(source.sample_index, source)))
+    return Sets(sets[0], sets[1], test)
+
+
+def network_input(config: Config, samples: Samples) -> Samples:
+    """What the network of an experiment sees of samples: edges or pixels, in its precision."""
+    if config.sees_edges:
+        if samples.pixel_range is None or samples.pixel_range != _range_of_dtype(samples.source):
+            raise ExperimentError(
+                '[network] preset = "photographs" is for images of bytes, or of floats from 0 to 1; these samples are '
+                f'{samples.source.dtype} with black and white {samples.pixel_range}: store them so, or use "pyramid"'
+            )
+        with in_one_line('[network] preset = "photographs"'):
+            samples = replace(samples, source=sources.map(samples.source, oriented_edges), pixel_range=None)
+    if config.network.dtype is not None:
+        samples = replace(samples, source=sources.map(samples.source, Cast(config.network.dtype)))
+    return samples
+
+
+def _range_of_dtype(source: Source) -> PixelRange:
+    """Black and white where only the dtype says what they are."""
+    dtype = source.dtype
+    return (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)) if dtype.kind in "iu" else (0.0, 1.0)
+
+
+def _check_distortion(table: DistortionTable, samples: Samples) -> None:
+    """Distortion knows the range of grey values by their dtype only."""
+    if samples.pixel_range is None:
+        raise ExperimentError("[distortion] is for images, and these data are not; leave the table out")
+    changed = [key for key in ("brightness", "contrast", "noise") if getattr(table, key)]
+    if samples.pixel_range != _range_of_dtype(samples.source) and changed:
+        raise ExperimentError(
+            f"[distortion] brightness, contrast and noise are for bytes and for floats from 0 to 1; these images are "
+            f"{samples.source.dtype} with black and white {samples.pixel_range}: store them otherwise, or set the "
+            "three to 0"
+        )

@@ -1,0 +1,429 @@
+"""A finished run in use: its results, new pictures, its scores again. See docs/run-folder.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from higsfa import sources
+from higsfa.experiments import score
+from higsfa.experiments.config import Config
+from higsfa.experiments.data import Samples
+from higsfa.experiments.pictures import Paths, PixelRange, new_pictures
+from higsfa.experiments.reading import load_config, with_paths
+from higsfa.experiments.reporting import ExperimentError, Progress, Silent, in_one_line
+from higsfa.experiments.split import Experiment, make_sets, network_input, open_experiment
+from higsfa.io import open_regular
+from higsfa.io.arrays import read_npz
+from higsfa.models import load
+from higsfa.reconstruction import LinearReconstruction, morph
+from higsfa.report.checks import read_json
+from higsfa.report.limits import MAX_METRICS
+from higsfa.report.predictions import read_columns
+from higsfa.report.reading import read_metrics
+from higsfa.sources import ImageFiles, Source
+from higsfa.training.sources import evenly_spread
+
+__all__ = ["Rebuilt", "Run", "compare", "number"]
+
+MAX_CSV = 2_000_000_000
+MAX_ARRAYS = 1_000_000_000
+EXPLORED = 500
+"""Test pictures that the explorer takes its examples and its statistics from."""
+
+
+class Rebuilt(NamedTuple):
+    """Pictures that were rebuilt from their features alone.
+
+    Attributes
+    ----------
+    originals : array of shape (n, height, width)
+        As the network sees them.
+    pictures : dict of arrays
+        "linear", by one linear map for the whole picture, and "top-down", node by node.
+    errors : dict of float
+        Squared errors relative to those of the mean training picture.
+    """
+
+    originals: NDArray[np.float64]
+    pictures: dict[str, NDArray[Any]]
+    errors: dict[str, float]
+
+
+class Run:
+    """A finished run: its results, and what can be done with its model. Files are read when they are asked for.
+
+    Parameters
+    ----------
+    folder : path
+        That `train` wrote.
+    data_folder : path, optional
+        Where the data of the experiment are, if they have moved; see `with_paths`.
+    progress : Progress, optional
+
+    Attributes
+    ----------
+    folder, name, config : path and name of the folder, Config
+    metrics : dict
+        As described in docs/run-folder.md.
+    predictions, examples : dicts of arrays
+        Columns of predictions.csv (NaN or None where unknown), and the arrays of examples.npz.
+    network, head : fitted estimators
+        Of the last fold.
+    decoder : LinearReconstruction
+        Pictures from features. A run of an early version does not hold it: it is learned from the training data when
+        it is first needed, and kept.
+    experiment : Experiment
+        The data of the run, which are read for it.
+    pixel_range : (black, white), or None
+        What grey values mean; None for other samples than images, or for a run of an early version.
+    cropping : {"eyes", "centre"} or None
+        How picture files were cut: aligned by the eyes, or about the centre; None for arrays.
+
+    Raises
+    ------
+    ExperimentError
+        If there is no finished run, or its metrics.json is not as it should be.
+
+    Examples
+    --------
+    >>> run = Run("runs/mine")  # doctest: +SKIP
+    >>> run.predict("photos/")["age"]  # doctest: +SKIP
+    >>> older = run.morph("photo.jpg", age=[20, 60])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        data_folder: str | os.PathLike[str] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.folder = folder = Path(folder)
+        self.progress = progress or Silent()
+        self._data_folder = data_folder
+        if not folder.is_dir():
+            raise ExperimentError(
+                f"there is no folder {folder}; train writes one: higsfa train CONFIG.toml --out {folder}"
+            )
+        if not (folder / "metrics.json").is_file():
+            begun = (folder / "config.toml").is_file()
+            wrong = "holds a run that is not finished; go on with resume (--resume)"
+            raise ExperimentError(
+                f"{folder} {wrong if begun else 'is not the folder of a run: it has no metrics.json'}"
+            )
+        self.config: Config = load_config(folder / "config.toml", of_run=True)
+        _ = self.metrics  # what is wrong with them shows here
+
+    def __repr__(self) -> str:
+        return f"Run({os.fspath(self.folder)!r})"
+
+    # ------------------------------------------------------------------ what the folder holds
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        path = self.folder / "metrics.json"
+        with in_one_line(f"{path} cannot be read"):
+            found = read_json(path, MAX_METRICS)
+            read_metrics(found)
+        return found.value
+
+    @property
+    def pixel_range(self) -> PixelRange | None:
+        found = self.metrics["data"].get("pixel_range")
+        return None if found is None else (float(found[0]), float(found[1]))
+
+    @property
+    def cropping(self) -> str | None:
+        return self.metrics["data"].get("cropping")
+
+    @cached_property
+    def predictions(self) -> dict[str, NDArray[Any]]:
+        texts = {label["name"] for label in self.metrics["labels"] if label["kind"] == "categorical"}
+        path = self.folder / "predictions.csv"
+        with in_one_line(f"{path} cannot be read"):
+            return read_columns(path, texts, max_bytes=MAX_CSV)
+
+    @cached_property
+    def examples(self) -> dict[str, NDArray[Any]]:
+        path = self.folder / "examples.npz"
+        with in_one_line(f"{path} cannot be read"), open_regular(path):
+            return read_npz(path, limit=MAX_ARRAYS)
+
+    @cached_property
+    def network(self) -> Any:
+        with in_one_line("the network of this run cannot be loaded"):
+            return load(self.folder / "model.higsfa")
+
+    @cached_property
+    def head(self) -> Any:
+        with in_one_line("the head of this run cannot be loaded"):
+            return load(self.folder / "head.higsfa")
+
+    @cached_property
+    def decoder(self) -> LinearReconstruction:
+        self._check_pixels()
+        shape = tuple(self.network.input_shape_)
+        found = score.read_decoder(self.folder, int(self.network.n_components_), shape)
+        if found is not None:
+            return found
+        supervised = make_sets(self.config, self.experiment.folds[-1]).supervised.source
+        self.progress.stage("learning to draw pictures from features", None)
+        source = supervised[evenly_spread(len(supervised), score.MOST_TRAIN)]
+        decoder = LinearReconstruction().fit(self.network.transform(source), source)
+        score.write_decoder(self.folder, decoder)
+        return decoder
+
+    def _check_pixels(self) -> None:
+        """Refuse to draw where the network does not see the pixels of pictures."""
+        if self.pixel_range is None or self.config.sees_edges:
+            raise ExperimentError(f"{self.folder} was not trained on the pixels of pictures: there is nothing to draw")
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        self.progress.stage("reading the data of the run", None)
+        config = self.config if self._data_folder is None else with_paths(self.config, self._data_folder)
+        return open_experiment(config, n_jobs=config.network.n_jobs)
+
+    # ------------------------------------------------------------------ new pictures
+
+    def pictures(self, paths: Paths, *, eyes: Any = None, cropped: bool = False) -> ImageFiles:
+        """New pictures, prepared as those of training: grey, of the same size, cut, range and contrast.
+
+        Parameters
+        ----------
+        paths : files and folders
+            Of a folder, all pictures in it and below.
+        eyes : array-like of shape (n_pictures, 2, 2), or path of a table, optional
+            Positions x, y of the two eyes in each picture; a table has columns name, x, y, x, y. Needed for a run that
+            was trained on faces aligned by their eyes, and only for such a run.
+        cropped : bool, default=False
+            Instead of `eyes`: the pictures are cut like those of training already; their largest centred square is
+            taken.
+
+        Returns
+        -------
+        source
+            For the methods below; its attribute ``paths`` tells which row is which picture.
+        """
+        shape = tuple(self.metrics["data"].get("image_shape") or ())
+        if len(shape) != 2 or self.pixel_range is None:
+            raise ExperimentError(
+                f"{self.name} was trained on samples of shape {tuple(self.network.input_shape_)}, not on grey "
+                "pictures, or does not say what their grey values mean: train it again"
+            )
+        return new_pictures(self, shape, paths, eyes, cropped)
+
+    def _input(self, pictures: Any, eyes: Any, cropped: bool) -> Source:
+        """What the network sees of pictures: files, or samples like those of training."""
+        if not isinstance(pictures, Source | np.ndarray):
+            pictures = self.pictures(pictures, eyes=eyes, cropped=cropped)
+        samples = Samples(sources.as_source(pictures), {}, pixel_range=self.pixel_range)
+        return network_input(self.config, samples).source
+
+    def transform(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> NDArray[Any]:
+        """Features (n_pictures, n_features) of pictures.
+
+        Parameters
+        ----------
+        pictures : files and folders, or an array or a source of samples like those of training
+        eyes, cropped
+            Of files; see `pictures`.
+        """
+        return self.network.transform(self._input(pictures, eyes, cropped))
+
+    def predict(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> dict[str, NDArray[Any]]:
+        """Estimate the labels of pictures; parameters as in `transform`.
+
+        Returns
+        -------
+        dict of arrays
+            One value per picture: its "file", if pictures are files; the estimate of each label by its name; for a
+            categorical label also the probability of the estimate, as ``<label>_probability``.
+        """
+        if not isinstance(pictures, Source | np.ndarray):
+            pictures = self.pictures(pictures, eyes=eyes, cropped=cropped)
+        Y = self.transform(pictures)
+        columns = {"file": np.array([str(path) for path in pictures.paths])} if hasattr(pictures, "paths") else {}
+        found = self.head.predict(Y)
+        for name in self.head.label_names_:
+            columns[str(name)] = np.asarray(found[name])
+            if not self.head.is_numeric_[name]:
+                columns[f"{name}_probability"] = self.head.predict_proba(Y, name).max(axis=1)
+        return columns
+
+    def reconstruct(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> Rebuilt:
+        """Rebuild pictures from their features alone: what the network keeps of them. Parameters as in `transform`."""
+        source = self._input(pictures, eyes, cropped)
+        decoder, shape = self.decoder, tuple(source.shape)
+        images = np.asarray(source, dtype=np.float64)
+        Y = self.network.transform(source)
+        rebuilt = {"linear": decoder.predict(Y), "top-down": self.network.inverse_transform(Y)}
+        scatter = np.sum((images - decoder.mean_.reshape(shape)) ** 2)
+        errors = {name: float(np.sum((images - found) ** 2) / scatter) for name, found in rebuilt.items()}
+        return Rebuilt(images, rebuilt, errors)
+
+    def morph(
+        self,
+        photo: Any,
+        labels: Mapping[str, Any] | None = None,
+        /,
+        *,
+        strength: float = 1.0,
+        eyes: Any = None,
+        cropped: bool = False,
+        **label: Any,
+    ) -> NDArray[Any]:
+        """Show a picture with other values of a label, such as ``age=[20, 60]``.
+
+        Parameters
+        ----------
+        photo : file, or array of shape (height, width) like the samples of training
+        labels : dict, optional
+            Instead of `label`, for a label whose name is that of a parameter here, such as ``{"strength": [1, 2]}``.
+        strength : float, default=1.0
+            More than 1 exaggerates the change.
+        eyes, cropped
+            As in `transform`.
+        **label : array-like
+            One label and the wanted values: numbers, or names of classes.
+
+        Returns
+        -------
+        array of shape (n_values, height, width)
+            In the grey values and the dtype of the samples.
+        """
+        wanted = {name: self.label_values(name, values) for name, values in {**(labels or {}), **label}.items()}
+        picture = photo if isinstance(photo, np.ndarray) else self.photo(photo, eyes=eyes, cropped=cropped)
+        with in_one_line("morph"):
+            return morph(self.network, self.head, picture, wanted, decoder=self.decoder, strength=strength)
+
+    def photo(self, path: Any, *, eyes: Any = None, cropped: bool = False) -> NDArray[Any]:
+        """One picture, prepared as those of training; parameters as in `pictures`."""
+        source = self._input(path, eyes, cropped)
+        if len(source) != 1:
+            raise ExperimentError(f"{path} holds {len(source)} pictures: give one")
+        return source.take(np.arange(1))[0]
+
+    def label_values(self, name: str, values: Any) -> list[Any]:
+        """Values of a label as the head knows them, given as such or as texts."""
+        known = {str(label): label for label in self.head.label_names_}
+        if name not in known:
+            raise ExperimentError(f"this run has no label {name!r}: its labels are {', '.join(known)}")
+        label, given = known[name], [values] if isinstance(values, str) else np.atleast_1d(values).tolist()
+        if self.head.is_numeric_[label]:
+            return [number(name, value) for value in given]
+        classes = {str(value): value for value in self.head.classes_[label].tolist()}
+        for value in given:
+            if str(value) not in classes:
+                raise ExperimentError(f"{name} has no class {value!r}: use {', '.join(classes)}")
+        return [classes[str(value)] for value in given]
+
+    # ------------------------------------------------------------------ pages and scores
+
+    def report(self, out: str | os.PathLike[str] | None = None) -> Path:
+        """Write the results as one HTML file, report.html in the folder by default; returns its path."""
+        from higsfa.report import write_report
+
+        return write_report(self.folder, self.folder / "report.html" if out is None else out)
+
+    def explore(self, out: str | os.PathLike[str] | None = None) -> Path:
+        """Write a page on which features are moved by hand, with test pictures of the experiment as examples.
+
+        It is explorer.html in the folder by default; returns its path.
+        """
+        from higsfa.report.explorer import write_explorer
+
+        decoder = self.decoder
+        test = self.experiment.folds[-1].test
+        test = test.subset(evenly_spread(len(test), EXPLORED))
+        self.progress.stage("drawing the explorer", None)
+        return write_explorer(
+            self.folder / "explorer.html" if out is None else out,
+            self.network,
+            self.head,
+            test.source,
+            decoder=decoder,
+            labels=test.labels,
+            title=f"Explore: {self.metrics['title']}",
+            value_range=test.pixel_range,
+        )
+
+    def evaluate(self) -> dict[str, Any]:
+        """Compute the scores again from the test data of the last fold.
+
+        Returns a dict with "run", "method", "n_test" and "labels"; the latter as in metrics.json.
+        """
+        experiment, config = self.experiment, self.config
+        fold = experiment.folds[-1]
+        sets = make_sets(config, fold)
+        with in_one_line("the model of this run does not go with these data"):
+            Y = self.network.transform(sets.test.source)
+            found = score.estimate(self.head, experiment.scored, Y)
+        true = score.truth(config, experiment.scored, sets.test)
+        by_label = score.scores(experiment.scored, true, found)
+        labels = {}
+        for label in experiment.scored:
+            columns = [part.labels[label.name] for part in (fold.train, fold.test)]
+            classes = [] if label.is_numeric else score.classes_of(label, [*columns, self.head.classes_[label.name]])
+            name = label.name
+            labels[name] = score.pooled_scores(label, [by_label[name]], true[name], found.values[name], classes)
+        method = self.metrics["methods"][0]["name"]
+        return {"run": self.name, "method": method, "n_test": len(fold.test), "labels": labels}
+
+
+def compare(runs: Sequence[Run]) -> dict[str, Any]:
+    """The scores of several runs side by side.
+
+    Parameters
+    ----------
+    runs : list of Run
+
+    Returns
+    -------
+    dict
+        "labels": the labels of all runs, as records with "name", "kind", "unit" and "classes"; "rows": one for each
+        method of each run, with "run" (the name of its folder), "method", "role", and "scores": for each label of that
+        run "mae" and "rmse", or "rate", as {"mean", "se", "values"}.
+    """
+    if not runs:
+        raise ExperimentError("there are no runs to compare; give at least one folder")
+    labels: dict[str, dict[str, Any]] = {}
+    rows = []
+    for run in runs:
+        for label in run.metrics["labels"]:
+            known = labels.setdefault(label["name"], label)
+            if known["kind"] != label["kind"]:
+                raise ExperimentError(
+                    f"label {label['name']!r} is {known['kind']} in one run and {label['kind']} in {run.name}; "
+                    "compare runs with the same labels"
+                )
+        for method in run.metrics["methods"]:
+            found = {
+                name: {key: numbers[key] for key in ("mae", "rmse", "rate") if numbers.get(key) is not None}
+                for name, numbers in (method.get("labels") or {}).items()
+                if numbers is not None
+            }
+            rows.append({"run": run.name, "method": method["name"], "role": method["role"], "scores": found})
+    return {"labels": list(labels.values()), "rows": rows}
+
+
+def number(name: str, value: Any) -> float:
+    """A value of a numeric label."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = float("nan")
+    if not np.isfinite(found):
+        raise ExperimentError(f"{name}: {value!r} is not a number; write values such as 20,40,60")
+    return found
