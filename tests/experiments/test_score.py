@@ -11,10 +11,10 @@ from sklearn.linear_model import LinearRegression
 
 from higsfa import LabelHead, sources
 from higsfa.experiments import load_config, methods, score, train, with_values
-from higsfa.experiments.data import spread
 from higsfa.experiments.score import _mean
 from higsfa.experiments.split import Label, make_sets, open_experiment
 from higsfa.images import Distortion
+from higsfa.training.sources import evenly_spread
 from real_run import NASTY, RACES, TITLE, UNIT, N
 
 PAPER_THRESHOLDS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30]
@@ -424,9 +424,9 @@ def test_seconds_and_environment_are_recorded(real):
 
 
 def test_examples_are_spread_over_the_samples():
-    assert spread(5, 10).tolist() == [0, 1, 2, 3, 4]
-    assert spread(101, 3).tolist() == [0, 50, 100]
-    assert spread(1, 3).tolist() == [0]
+    assert evenly_spread(5, 10).tolist() == [0, 1, 2, 3, 4]
+    assert evenly_spread(101, 3).tolist() == [0, 50, 100]
+    assert evenly_spread(1, 3).tolist() == [0]
 
 
 def test_names_of_users_reach_the_files_as_they_are(real):

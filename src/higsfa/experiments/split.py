@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from higsfa import sources
 from higsfa.core.graph.labels import encode_classes, is_discrete, missing, numeric
-from higsfa.datasets import protocols
+from higsfa.evaluation import protocols
 from higsfa.experiments.config import Config, DataTable, DistortionTable, FileData
 from higsfa.experiments.data import PixelRange, Samples, read_data
 from higsfa.experiments.reporting import ExperimentError, in_one_line, named, noted
