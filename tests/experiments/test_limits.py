@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from higsfa.evaluation.schema import MAX_CONFUSED, MAX_NPZ
 from higsfa.experiments import running, train
 from higsfa.experiments.reading import checked
-from higsfa.report import arrays, feature_figures, figures, write_report
-from higsfa.report.limits import MAX_CONFUSED, MAX_NPZ
+from higsfa.report import figures, reading, write_report
 from higsfa.report.reading import read_run
 
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
-    for module in (figures, feature_figures):
-        monkeypatch.setattr(module, "draw", lambda *_, **__: "<svg></svg>")
+    monkeypatch.setattr(figures, "draw", lambda *_, **__: "<svg></svg>")
 
 
 def tables(data, **others):
@@ -67,7 +66,7 @@ def test_a_run_with_long_warnings_and_names_that_are_no_unicode_has_a_report(tmp
 
 def test_as_many_examples_are_kept_as_a_report_takes(tmp_path, monkeypatch):
     limit = 60_000
-    for module, name in ((running, "MAX_NPZ"), (arrays, "MAX_NPZ"), (arrays, "MAX_ARRAY")):
+    for module, name in ((running, "MAX_NPZ"), (reading, "MAX_NPZ"), (reading, "MAX_ARRAY")):
         monkeypatch.setattr(module, name, limit)
     images = np.random.default_rng(0).random((60, 20, 20), dtype=np.float32)
     np.savez(tmp_path / "data.npz", images=images, x=np.arange(60) / 7)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa._files import open_regular, write_atomically
+from higsfa.evaluation.schema import Metrics, read_metrics, to_json
 from higsfa.experiments._toml import to_toml
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import ExperimentError, in_one_line
 from higsfa.experiments.npz import read_npz
 from higsfa.experiments.reading import load_config
 from higsfa.persistence import load
-from higsfa.report.checks import read_json
-from higsfa.report.limits import MAX_METRICS
 from higsfa.report.predictions import guarded, read_columns
-from higsfa.report.reading import read_metrics
 
-__all__ = ["FORMAT", "Run", "begin_folder", "check_folder", "open_run", "write_table"]
+__all__ = ["Run", "begin_folder", "check_folder", "open_run", "write_table"]
 
-FORMAT = 1
 MAX_CSV = 2_000_000_000
 MAX_ARRAYS = 1_000_000_000
 FILES = (
@@ -59,8 +54,10 @@ class Run:
     config : Config
     name : str
         That of the folder.
+    record : Metrics
+        All numbers, as described in docs/run-folder.md.
     metrics : dict
-        As described in docs/run-folder.md.
+        The same as plain lists and dicts, as metrics.json has them.
     predictions : dict of arrays
         Columns of predictions.csv: numbers for `fold`, `sample`, numeric labels and probabilities (NaN where unknown),
         texts for categorical labels (None where unknown).
@@ -82,25 +79,27 @@ class Run:
         return self.folder.resolve().name
 
     @cached_property
-    def metrics(self) -> dict[str, Any]:
+    def record(self) -> Metrics:
         path = self.folder / "metrics.json"
         with in_one_line(f"{path} cannot be read"):
-            found = read_json(path, MAX_METRICS)
-            read_metrics(found)
-        return found.value
+            return read_metrics(path)
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        return self.record.plain()
 
     @property
     def pixel_range(self) -> tuple[float, float] | None:
-        found = self.metrics["data"].get("pixel_range")
-        return None if found is None else (float(found[0]), float(found[1]))
+        found = self.record.data.pixel_range
+        return None if found is None else (found[0], found[1])
 
     @property
     def cropping(self) -> str | None:
-        return self.metrics["data"].get("cropping")
+        return self.record.data.cropping
 
     @cached_property
     def predictions(self) -> dict[str, NDArray[Any]]:
-        texts = {label["name"] for label in self.metrics["labels"] if label["kind"] == "categorical"}
+        texts = {label.name for label in self.record.labels if not label.is_numeric}
         path = self.folder / "predictions.csv"
         with in_one_line(f"{path} cannot be read"):
             return read_columns(path, texts, max_bytes=MAX_CSV)
@@ -146,7 +145,7 @@ def open_run(folder: str | os.PathLike[str]) -> Run:
             raise ExperimentError(f"{folder} holds a run that is not finished; go on with resume (--resume)")
         raise ExperimentError(f"{folder} is not the folder of a run: it has no metrics.json")
     run = Run(folder, load_config(folder / "config.toml"))
-    _ = run.metrics  # what is wrong with them shows here
+    _ = run.record  # what is wrong with it shows here
     return run
 
 
@@ -212,24 +211,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """JSON that every reader understands: numbers that are not finite become null. Lists of numbers take one line."""
-    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
-    write_text(path, re.sub(r"\[\n([-+.\d\seEnul,]*)\]", _in_one_line, text) + "\n")
-
-
-def _in_one_line(found: re.Match[str]) -> str:
-    return "[" + " ".join(found[1].split()) + "]"
-
-
-def _plain(value: Any) -> Any:
-    """Numbers that are finite, and texts that can be written: names of files need not be Unicode."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    return None if isinstance(value, float) and not isfinite(value) else value
+    write_atomically(path, to_json(content))
 
 
 def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa import __version__
+from higsfa._files import write_atomically
+from higsfa.evaluation.schema import FORMAT, MAX_NPZ, Metrics
 from higsfa.experiments import run_folder
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import ExperimentError, in_one_line, of_the_disk
@@ -43,7 +45,6 @@ from higsfa.experiments.scoring import (
 )
 from higsfa.experiments.sets import Sets, make_sets, spread
 from higsfa.persistence import save
-from higsfa.report.limits import MAX_NPZ
 
 __all__ = ["train"]
 
@@ -187,9 +188,10 @@ def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine:
     run_folder.write_npz(folder / "examples.npz", gathered.examples)
     run_folder.write_json(folder / "environment.json", _environment(time.monotonic() - started))
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    head = {"format": run_folder.FORMAT, "title": config.title, "created": now, "higsfa": __version__}
+    head = {"format": FORMAT, "title": config.title, "created": now, "higsfa": __version__}
+    metrics = Metrics.of({**head, **gathered.metrics})
     log.note("finished")
-    run_folder.write_json(folder / "metrics.json", {**head, **gathered.metrics})
+    write_atomically(folder / "metrics.json", metrics.to_json())
     run_folder.drop_checkpoint(folder)
 
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from higsfa import LabelHead, metrics
 from higsfa.core.labels import missing
+from higsfa.evaluation.schema import MAX_CONFUSED
 from higsfa.experiments.config import Config
 from higsfa.experiments.errors import in_one_line
 from higsfa.experiments.labels import Label
 from higsfa.experiments.methods import Features
 from higsfa.experiments.protocol import Part
 from higsfa.experiments.sets import Samples
-from higsfa.report.limits import MAX_CONFUSED
 
 __all__ = ["Estimates", "chance_estimates", "delta_record", "estimate", "fit_head", "pooled_scores", "scores", "truth"]
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from higsfa import sources
 from higsfa.datasets import read_folder
 from higsfa.datasets.readers import read_eyes
+from higsfa.evaluation.schema import Label
 from higsfa.experiments.config import FileData
 from higsfa.experiments.errors import ExperimentError, in_one_line
 from higsfa.experiments.pictures import PlainSampler, Scaled, face_sampler
@@ -55,7 +56,7 @@ def evaluate(run: Run, *, folder_of_data: str | os.PathLike[str] | None = None) 
         classes = [] if label.is_numeric else classes_of(label, [*columns, run.head.classes_[label.name]])
         name = label.name
         labels[name] = pooled_scores(label, [by_label[name]], true[name], found.values[name], classes)
-    return {"run": run.name, "method": run.metrics["methods"][0]["name"], "n_test": len(fold.test), "labels": labels}
+    return {"run": run.name, "method": run.record.main.name, "n_test": len(fold.test), "labels": labels}
 
 
 def compare(runs: Sequence[Run]) -> dict[str, Any]:
@@ -74,24 +75,24 @@ def compare(runs: Sequence[Run]) -> dict[str, Any]:
     """
     if not runs:
         raise ExperimentError("there are no runs to compare; give at least one folder")
-    labels: dict[str, dict[str, Any]] = {}
+    labels: dict[str, Label] = {}
     rows = []
     for run in runs:
-        for label in run.metrics["labels"]:
-            known = labels.setdefault(label["name"], label)
-            if known["kind"] != label["kind"]:
+        for label in run.record.labels:
+            known = labels.setdefault(label.name, label)
+            if known.kind != label.kind:
                 raise ExperimentError(
-                    f"label {label['name']!r} is {known['kind']} in one run and {label['kind']} in {run.name}; "
+                    f"label {label.name!r} is {known.kind} in one run and {label.kind} in {run.name}; "
                     "compare runs with the same labels"
                 )
-        for method in run.metrics["methods"]:
+        for method in run.record.methods:
             found = {
-                name: {key: numbers[key] for key in ("mae", "rmse", "rate") if numbers.get(key) is not None}
-                for name, numbers in (method.get("labels") or {}).items()
-                if numbers is not None
+                name: {key: score.plain() for key in ("mae", "rmse", "rate") if (score := getattr(scores, key))}
+                for name, scores in (method.labels or {}).items()
+                if scores is not None
             }
-            rows.append({"run": run.name, "method": method["name"], "role": method["role"], "scores": found})
-    return {"labels": list(labels.values()), "rows": rows}
+            rows.append({"run": run.name, "method": method.name, "role": method.role, "scores": found})
+    return {"labels": [label.plain() for label in labels.values()], "rows": rows}
 
 
 def read_pictures(

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from higsfa.report.numbers import shortened
-from higsfa.report.records import Label, Method
+from higsfa.evaluation.schema import Method
 
 # Colours that stand for the page's own, so that figures follow its light and dark schemes.
 INK, FAINT, ACCENT, PLATE = "#010203", "#010204", "#010205", "#010206"
@@ -85,8 +84,8 @@ def _for_page(svg: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
     svg = re.sub(r"<style.*?</style>", "", svg, count=1, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for size in ("width", "height"):
+        svg = re.sub(rf'(<svg\b[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
     for color, name in _FROM_PAGE.items():
         svg = svg.replace(color, name)
     return re.sub(r"\n\s*", "\n", svg)
@@ -103,30 +102,12 @@ def looks_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
             look = dict(color=INK, alpha=0.55, linewidth=1.2, linestyle=":", marker="")
         else:
             n_others += 1
-            look = dict(
-                color=PALETTE[n_others % len(PALETTE)],
-                linewidth=1.5,
-                linestyle=_DASHES[n_others % len(_DASHES)],
-                marker=_MARKERS[n_others % len(_MARKERS)],
-            )
+            color, dash, marker = (options[n_others % len(options)] for options in (PALETTE, _DASHES, _MARKERS))
+            look = dict(color=color, linewidth=1.5, linestyle=dash, marker=marker)
         looks[method.name] = dict(markersize=3.5, **look)
     return looks
 
 
 def thinned(n: int, most: int) -> np.ndarray[Any, Any]:
-    """Row numbers, at most so many, spread evenly."""
+    """At most so many indices of n rows, evenly spaced."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
-
-
-def finish(axes: Any, x: str, y: str, legend: bool = True) -> None:
-    """Names of axes, grid, and a legend where there is something to tell apart."""
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.grid(True)
-    if legend and len(axes.get_legend_handles_labels()[1]) > 1:
-        axes.legend(loc="best")
-
-
-def with_unit(text: str, label: Label) -> str:
-    """The name of an axis, with the unit of the label in parentheses."""
-    return shortened(text) + (f" ({shortened(label.unit, 20)})" if label.unit else "")

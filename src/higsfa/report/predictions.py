@@ -1,4 +1,4 @@
-"""``predictions.csv``: a table of texts and numbers that is not trusted, and whose texts spreadsheets may not run."""
+"""``predictions.csv``, of unknown origin: its values are checked, and spreadsheets run none of its texts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa._files import open_regular
-from higsfa.report.checks import LARGEST, ReportError
-from higsfa.report.limits import MAX_PREDICTIONS, MAX_ROWS
-from higsfa.report.records import Label, Predictions
+from higsfa.evaluation.schema import LARGEST, MAX_PREDICTIONS, MAX_ROWS, Label, ReportError
 
 COUNTS = ("fold", "sample")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
@@ -25,8 +24,17 @@ class TooLarge(ReportError):
     """A table has more than a report can show."""
 
 
+@dataclass(frozen=True)
+class Predictions:
+    """True labels and estimates of the test samples; numbers for numeric labels, text for categorical ones."""
+
+    n_rows: int
+    truth: dict[str, NDArray[Any]]
+    estimate: dict[str, NDArray[Any]]
+
+
 def guarded(text: str) -> str:
-    """A text for a table: spreadsheets take one that begins with = or the like for a formula, so a quote goes before.
+    """A text for a table; one that a spreadsheet would take for a formula, as it begins with = or the like, is quoted.
 
     Examples
     --------

@@ -1,0 +1,1 @@
+"""How good a method is: metrics, protocols, and the record of results."""
