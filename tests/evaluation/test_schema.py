@@ -170,7 +170,7 @@ AGE = (*METHOD, "labels", "age")
         ((*METHOD, "labels", "gender", "confusion"), [[1] * 101] * 101, "methods[0].labels.gender.confusion[0]"),
         ((*METHOD, "labels", "a\nb"), 3, "methods[0].labels.a b"),
         ((*METHOD, "labels"), {str(i): None for i in range(101)}, "methods[0].labels"),
-        ((*METHOD, "labels", "\ud800"), None, "methods[0].labels.?.[key]"),
+        ((*METHOD, "labels", "\ud800"), None, "methods[0].labels.\ufffd\ufffd\ufffd.[key]"),
         ((*AGE, "mae", "mean"), 10**400, "methods[0].labels.age.mae.mean"),
         ((*AGE, "by_label", "count", 0), -1, "methods[0].labels.age.by_label.count[0]"),
         (("labels", 1, "classes"), ["a", None], "labels[1].classes[1]"),

@@ -340,7 +340,7 @@ def checked(model: type[M], value: Any, file: str, context: Any = None) -> M:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     place = "".join(f"[{key}]" if isinstance(key, int) else f".{' '.join(key.split())[:80]}" for key in first["loc"])
-    place = plain(place.removeprefix(".")) or "the file"
+    place = place.removeprefix(".") or "the file"
     if first["type"] == "missing":
         raise ReportError(f"{file}: {place} is missing")
     form, context = _EXPECTED.get(first["type"]), first.get("ctx", {})

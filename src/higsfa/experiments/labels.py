@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.labels import is_discrete, missing, numeric
+from higsfa.evaluation.schema import LARGEST
 from higsfa.experiments.config import Config
 from higsfa.experiments.data import Data
 from higsfa.experiments.errors import ExperimentError, in_one_line, named
@@ -25,6 +26,8 @@ USUAL_LABELS = {
     "fairface": ("age", "gender", "race"),
 }
 UNITS = {"age": "years"}
+MAX_LABEL = LARGEST / 100
+"""Errors of such a label are numbers that metrics.json may hold."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,14 @@ def label_values(label: Label, config: Config, values: NDArray[Any]) -> NDArray[
     table = config.labels.get(label.name)
     if label.is_numeric:
         with in_one_line(f"[labels.{label.name}] kind = 'numeric'"):
-            return numeric(values, f"label {label.name!r}")
+            column = numeric(values, f"label {label.name!r}")
+        largest = np.max(np.abs(column), initial=0, where=~np.isnan(column))
+        if largest > MAX_LABEL:
+            raise ExperimentError(
+                f"label {label.name!r} has values up to {largest:.3g}, too large to report errors of; "
+                "give it in a larger unit"
+            )
+        return column
     out = np.full(len(values), None, dtype=object)
     known = ~missing(values)
     names = table.names if table is not None else None

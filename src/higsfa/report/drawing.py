@@ -6,8 +6,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +26,7 @@ WIDTH, HEIGHT = 4.5, 3.0
 RASTER_DPI = 160
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A drawing as SVG, with what to see in it and a text for those who cannot."""
 
     title: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import floor, log10
 from os import PathLike
 from pathlib import Path
@@ -25,16 +24,6 @@ Floats = NDArray[np.float64]
 SLIDER_REACH = 4.0
 """Feature sliders go this many standard deviations to either side."""
 TITLE = "Explore the features of a face"
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """The faces to choose from: pictures as bytes (n, P), features (n, k), and what annotators said, as text."""
-
-    photographs: NDArray[np.uint8]
-    reconstructions: NDArray[np.uint8]
-    features: Floats
-    annotated: list[dict[str, str]]
 
 
 def write_explorer(
@@ -109,34 +98,30 @@ def write_explorer(
     _check_sizes(components, head, features.shape[1], int(np.prod(shape)))
     rows = _spread(len(source), n_examples)
     intercept = (np.asarray(decoder.intercept_, dtype=np.float64) - black) * (255.0 / (white - black))
-    examples = Examples(
-        _photographs(source, rows, black, white),
-        _as_bytes(features[rows] @ components + intercept),
-        features[rows],
-        _annotations(labels, rows, len(source)),
-    )
+    photographs = _photographs(source, rows, black, white)
+    rebuilt = _as_bytes(features[rows] @ components + intercept)
+    annotated = _annotations(labels, rows, len(source))
     heads = [label_data(head, name) for name in head.label_names_ if isinstance(head.models_[name], GaussianClasses)]
-    slow, rest = _sliders(network.get_feature_names_out(), n_slow, n_reconstructive)
+    slow, rest = _chosen(network.get_feature_names_out(), n_slow, n_reconstructive)
     used = max((label["n_features"] for label in heads), default=0)
-    moving = np.array(sorted({*range(used), *slow, *rest}), dtype=np.intp)
-    data = payload(shape, examples, features, components, moving, heads)
-    place = {int(feature): position for position, feature in enumerate(moving)}
-    groups = [
-        ("Slow features", [(place[j], f"Slow {i + 1}") for i, j in enumerate(slow)]),
-        ("Reconstructive features", [(place[j], f"Reconstructive {i + 1}") for i, j in enumerate(rest)]),
+    moving = sorted({*range(used), *slow, *rest})
+    faces = [
+        {"features": _floats(y), "photograph": _base64(photo), "reconstruction": _base64(built), "annotated": said}
+        for y, photo, built, said in zip(features[rows][:, moving], photographs, rebuilt, annotated, strict=True)
     ]
+    data = {"height": shape[0], "width": shape[1], "channels": shape[2], "faces": faces, "labels": heads}
     page = html.render(
         "explorer.html.jinja",
         "explorer.css",
         title=title,
         n_features=features.shape[1],
-        reach=SLIDER_REACH,
-        groups=groups,
-        thumbnails=_thumbnails(examples, shape),
+        thumbnails=_thumbnails(photographs, annotated, shape),
         labels=heads,
         label_sliders=label_sliders(heads),
-        has_annotations=any(examples.annotated),
-        data=html.json_in_html(data),
+        slow_sliders=_feature_sliders("Slow", [moving.index(j) for j in slow]),
+        reconstructive_sliders=_feature_sliders("Reconstructive", [moving.index(j) for j in rest]),
+        has_annotations=any(annotated),
+        data=html.json_in_html(data | _decoder_data(features[:, moving], components[moving])),
     )
     write_atomically(out, page.encode("utf-8"))
     return Path(out)
@@ -173,7 +158,7 @@ def _spread(n: int, n_examples: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, n - 1, min(n, n_examples)).round().astype(np.intp))
 
 
-def _sliders(names: Any, n_slow: int, n_reconstructive: int) -> tuple[list[int], list[int]]:
+def _chosen(names: Any, n_slow: int, n_reconstructive: int) -> tuple[list[int], list[int]]:
     """Indices of the first slow and the first reconstructive features."""
     is_slow = np.array(["slow" in str(name) for name in names], dtype=bool)
     return np.flatnonzero(is_slow)[:n_slow].tolist(), np.flatnonzero(~is_slow)[:n_reconstructive].tolist()
@@ -207,52 +192,28 @@ def _annotations(labels: Any, rows: NDArray[np.intp], n: int) -> list[dict[str, 
     return out
 
 
-def _thumbnails(examples: Examples, shape: tuple[int, int, int]) -> list[tuple[str, str]]:
+def _thumbnails(
+    photographs: NDArray[np.uint8], annotated: list[dict[str, str]], shape: tuple[int, int, int]
+) -> list[tuple[str, str]]:
     """Address and description of the pictures to choose from."""
     out = []
-    for i, (photo, said) in enumerate(zip(examples.photographs, examples.annotated, strict=True)):
+    for i, (photo, said) in enumerate(zip(photographs, annotated, strict=True)):
         address = html.png_address(Image.fromarray(photo.reshape(shape[:2] if shape[2] == 1 else shape)))
-        annotated = ", ".join(f"{name} {value}" for name, value in said.items())
-        out.append((address, f"Face {i + 1}" + (f", annotated {annotated}" if annotated else "")))
+        text = ", ".join(f"{name} {value}" for name, value in said.items())
+        out.append((address, f"Face {i + 1}" + (f", annotated {text}" if text else "")))
     return out
 
 
 # ---------------------------------------------------------------------------------------------- data of the page
 
 
-def payload(
-    shape: tuple[int, int, int],
-    examples: Examples,
-    features: Floats,
-    components: Floats,
-    moving: NDArray[np.intp],
-    heads: list[dict[str, Any]],
-) -> dict[str, Any]:
-    """All numbers of the page; features in the order of `moving`, pictures in 256 steps."""
-    mean, deviation = features[:, moving].mean(axis=0), features[:, moving].std(axis=0)
+def _decoder_data(features: Floats, components: Floats) -> dict[str, str]:
+    """Mean and deviation of features, and what one deviation of each changes in the picture, in 256 steps."""
+    mean, deviation = features.mean(axis=0), features.std(axis=0)
     deviation[deviation == 0] = 1.0
-    steps, levels = quantised(components[moving] * deviation[:, None])
-    faces = [
-        {"features": _floats(y), "photograph": _base64(photo), "reconstruction": _base64(built), "annotated": said}
-        for y, photo, built, said in zip(
-            examples.features[:, moving],
-            examples.photographs,
-            examples.reconstructions,
-            examples.annotated,
-            strict=True,
-        )
-    ]
-    return {
-        "height": shape[0],
-        "width": shape[1],
-        "channels": shape[2],
-        "mean": _floats(mean),
-        "deviation": _floats(deviation),
-        "steps": _floats(steps),
-        "components": _base64(levels),
-        "faces": faces,
-        "labels": heads,
-    }
+    steps, levels = quantised(components * deviation[:, None])
+    numbers = {"mean": _floats(mean), "deviation": _floats(deviation), "steps": _floats(steps)}
+    return numbers | {"components": _base64(levels)}
 
 
 def quantised(components: Floats) -> tuple[Floats, NDArray[np.int8]]:
@@ -313,6 +274,13 @@ def label_sliders(heads: list[dict[str, Any]]) -> list[dict[str, Any]]:
             entry = {"id": f"label-{number}-{target}", "label": number, "target": target, "text": text}
             sliders.append({**entry, "low": -50, "high": 150, "step": 5})
     return sliders
+
+
+def _feature_sliders(kind: str, places: list[int]) -> list[dict[str, Any]]:
+    """Sliders for features at these places of the page's data, in standard deviations."""
+    reach = {"low": -SLIDER_REACH, "high": SLIDER_REACH, "step": 0.1}
+    names = (f"{kind} {number}" for number in range(1, len(places) + 1))
+    return [{"id": f"feature-{j}", "feature": j, "text": name, **reach} for name, j in zip(names, places, strict=True)]
 
 
 def _nice_step(extent: float) -> float:

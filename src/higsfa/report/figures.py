@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -319,8 +318,7 @@ def _with_unit(text: str, label: Label) -> str:
 # ---------------------------------------------------------------------------------------------- the contact sheet
 
 
-@dataclass(frozen=True)
-class Strip:
+class Strip(NamedTuple):
     """Pictures side by side, as a data address."""
 
     name: str
@@ -329,8 +327,7 @@ class Strip:
     url: str
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     strips: tuple[Strip, ...]
     n_pictures: int
 

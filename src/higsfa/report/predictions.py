@@ -74,20 +74,22 @@ def _read(
     """The number of rows, and the wanted columns."""
     if path.stat().st_size > max_bytes:
         raise TooLarge(f"{path.name} is larger than {max_bytes // 2**20} MiB")
+    as_text = {*texts, *(f"{name}_estimate" for name in texts)}
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
-            return _read_table(csv.reader(file, strict=True), path.name, texts, wanted, max_rows)
+            n_rows, columns = _read_rows(csv.reader(file, strict=True), path.name, as_text, wanted, max_rows)
     except (UnicodeDecodeError, csv.Error) as error:
         raise ReportError(f"{path.name} is no CSV file in UTF-8: {str(error)[:200]}") from error
+    dtypes = {name: object if name in as_text else np.intp if name in COUNTS else np.float64 for name in columns}
+    return n_rows, {name: np.array(column, dtype=dtypes[name]) for name, column in columns.items()}
 
 
-def _read_table(
-    reader: Any, file: str, texts: Collection[str], wanted: Collection[str] | None, max_rows: int | None
-) -> tuple[int, dict[str, NDArray[Any]]]:
+def _read_rows(
+    reader: Any, file: str, as_text: Collection[str], wanted: Collection[str] | None, max_rows: int | None
+) -> tuple[int, dict[str, list[Any]]]:
     header = [unguarded(name) for name in next(reader, [])]
     if not header or len(set(header)) < len(header):
         raise ReportError(f"{file} must begin with a line of names, all different")
-    as_text = {*texts, *(f"{name}_estimate" for name in texts)}
     columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
     places = [(place, name, columns[name]) for place, name in enumerate(header) if name in columns]
     n_rows = 0
@@ -99,8 +101,7 @@ def _read_table(
         for place, name, column in places:
             field = row[place]
             column.append((unguarded(field) or None) if name in as_text else _number(field, file, n_rows, name))
-    kinds = {name: object if name in as_text else np.intp if name in COUNTS else np.float64 for name in columns}
-    return n_rows, {name: np.array(column, dtype=kinds[name]) for name, column in columns.items()}
+    return n_rows, columns
 
 
 def _number(field: str, file: str, row: int, name: str) -> float:

@@ -10,16 +10,8 @@ from typing import Any, NoReturn
 from numpy.typing import NDArray
 
 from higsfa._array_files import Archive, open_archive
-from higsfa.evaluation.schema import (
-    MAX_ARRAY,
-    MAX_NPZ,
-    MAX_TEXT,
-    Metrics,
-    ReportError,
-    read_json,
-    read_metrics,
-    read_text,
-)
+from higsfa.evaluation import schema
+from higsfa.evaluation.schema import Metrics, ReportError
 from higsfa.report.predictions import Predictions, TooLarge, read_predictions
 
 MAX_FILE = 2**20
@@ -65,7 +57,7 @@ def read_run(folder: Path) -> RunFolder:
     """All that a report shows of a run folder; only ``metrics.json`` must be there."""
     if not (folder / "metrics.json").is_file():
         raise ReportError(f"{folder} holds no metrics.json; give the folder that `higsfa train --out` wrote")
-    metrics = read_metrics(folder / "metrics.json", max_text=MAX_TEXT)
+    metrics = schema.read_metrics(folder / "metrics.json", max_text=schema.MAX_TEXT)
     predictions = None
     try:
         predictions = read_predictions(folder / "predictions.csv", metrics.labels)
@@ -79,13 +71,13 @@ def read_run(folder: Path) -> RunFolder:
         predictions=predictions,
         examples=read_examples(folder / "examples.npz", predictions.n_rows if predictions else 0),
         environment=_read_environment(folder / "environment.json"),
-        config=read_text(config, MAX_FILE) if config.is_file() else None,
+        config=schema.read_text(config, MAX_FILE) if config.is_file() else None,
     )
 
 
 def _read_environment(path: Path) -> tuple[tuple[str, str], ...]:
     """Names and values, one line for each; groups within groups are written out as JSON."""
-    found = read_json(path, MAX_FILE) if path.is_file() else {}
+    found = schema.read_json(path, MAX_FILE) if path.is_file() else {}
     if not isinstance(found, dict):
         raise ReportError(f"{path.name}: the file must be an object")
     lines = []
@@ -100,8 +92,8 @@ def read_examples(path: Path, n_rows: int) -> Examples:
     """The arrays for figures; `n_rows` is the number of rows of ``predictions.csv``."""
     if not path.is_file():
         return Examples()
-    if path.stat().st_size > MAX_NPZ:
-        raise ReportError(f"{path.name} is larger than {MAX_NPZ // 2**20} MiB, which no run folder needs")
+    if path.stat().st_size > schema.MAX_NPZ:
+        raise ReportError(f"{path.name} is larger than {schema.MAX_NPZ // 2**20} MiB, which no run folder needs")
     try:
         with open_archive(path) as archive:
             arrays = {key: _read_array(archive, path.name, key) for key in _ARRAYS if key in archive.names}
@@ -122,8 +114,8 @@ def _read_array(archive: Archive, file: str, key: str) -> NDArray[Any]:
         _refuse(file, key, kind, header.dtype)
     if len(header.shape) != len(largest) or not all(n <= most for n, most in zip(header.shape, largest, strict=True)):
         _refuse(file, key, f"an array of at most {largest}", header.shape)
-    if header.n_bytes > MAX_ARRAY:
-        _refuse(file, key, f"an array of at most {MAX_ARRAY // 2**20} MiB", header.shape)
+    if header.n_bytes > schema.MAX_ARRAY:
+        _refuse(file, key, f"an array of at most {schema.MAX_ARRAY // 2**20} MiB", header.shape)
     return archive.read(key)
 
 

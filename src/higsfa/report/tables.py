@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from math import floor, log10
+from typing import NamedTuple
 
 from higsfa.evaluation.schema import Label, Method, Metrics, ReconstructionError, Score, Seconds
 
@@ -61,8 +61,7 @@ def shortened(text: str, longest: int = 40) -> str:
 # ---------------------------------------------------------------------------------------------- the summary
 
 
-@dataclass(frozen=True)
-class Headline:
+class Headline(NamedTuple):
     value: str
     name: str
     note: str
@@ -143,14 +142,12 @@ def _best(metrics: Metrics, role: str, label: Label) -> tuple[str, str] | None:
 # ---------------------------------------------------------------------------------------------- tables
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     text: str
     is_best: bool = False
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A heading, and what to know about the numbers below it."""
 
     title: str
@@ -158,15 +155,13 @@ class Column:
     cells: tuple[Cell, ...]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     name: str
     role: str
     cells: tuple[Cell, ...]
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     caption: str
     lead: str
     corner: str
