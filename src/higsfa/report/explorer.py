@@ -60,7 +60,7 @@ def write_explorer(
     decoder : object with ``components_`` (n_features, n_pixels) and ``intercept_`` (n_pixels,)
         Pictures from features, such as a fitted :class:`higsfa.reconstruction.LinearReconstruction`.
     labels : DataFrame, dict of arrays, or array, optional
-        What annotators wrote down about the images, shown beside the estimates.
+        Annotations of the images, shown beside the estimates.
     title : str
     n_slow, n_reconstructive : int, default=6 and 12
         Number of sliders for the first slow and the first reconstructive features.
@@ -71,7 +71,7 @@ def write_explorer(
     Returns
     -------
     Path
-        Of the file.
+        The file written.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def quantised(components: Floats) -> tuple[Floats, NDArray[np.int8]]:
 
 
 def label_data(head: LabelHead, name: Any) -> dict[str, Any]:
-    """A label's Gaussians, with the scale of the features drawn into the projection and into its inverse, the lift."""
+    """A label's Gaussians, with the scale of features folded into the projection and its inverse, the lift."""
     model, classes, is_numeric = head.models_[name], head.classes_[name], bool(head.is_numeric_[name])
     varies = np.isfinite(model.scale)
     scale = np.where(varies, model.scale, 1.0)
