@@ -151,8 +151,7 @@
 
   // ------------------------------------------------------------------------------------------- the face as it is now
 
-  let face = faces[0];
-  let features = face.features.slice();
+  let face, features; // set by chooseFace
   let anchor = null; // the face from which a label's slider is being moved, as long as nothing else is moved
 
   function moveFeature(position, deviations) {
@@ -274,14 +273,15 @@
 
   // ------------------------------------------------------------------------------------------- listening
 
-  function chooseFace(number) {
+  // The chosen face as its photograph has it.
+  function chooseFace() {
+    const number = Number(document.querySelector("input[name=face]:checked").value);
     face = faces[number];
     features = face.features.slice();
     anchor = null;
     canvas.setAttribute("aria-label", `Face ${number + 1}`);
+    show();
   }
-
-  const chosenFace = () => Number(document.querySelector("input[name=face]:checked").value);
 
   for (const { input, feature, label, target } of sliders) {
     input.addEventListener("input", () => {
@@ -291,18 +291,8 @@
       show();
     });
   }
-  for (const input of document.querySelectorAll("input[name=face]")) {
-    input.addEventListener("change", () => {
-      chooseFace(chosenFace());
-      show();
-    });
-  }
+  for (const input of document.querySelectorAll("input[name=face]")) input.addEventListener("change", chooseFace);
   for (const input of document.querySelectorAll("input[name=view]")) input.addEventListener("change", show);
-  document.getElementById("reset").addEventListener("click", () => {
-    chooseFace(chosenFace());
-    show();
-  });
-
-  chooseFace(chosenFace());
-  show();
+  document.getElementById("reset").addEventListener("click", chooseFace);
+  chooseFace();
 })();

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import webbrowser
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
 from higsfa._files import write_atomically
 from higsfa.report import figures, html, tables
@@ -16,18 +16,15 @@ from higsfa.report.figures import Block
 from higsfa.report.reading import RunFolder, read_run
 from higsfa.report.tables import Table
 
-T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A heading with its tables, figures and pictures; what a run does not have is left out."""
 
     anchor: str
     title: str
-    tables: tuple[Table, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    sheet: tuple[Block, ...] = ()
+    tables: tuple[Table, ...]
+    figures: tuple[Figure, ...]
+    sheet: tuple[Block, ...]
 
 
 def write_report(
@@ -85,7 +82,8 @@ def write_report(
 def render(run: RunFolder) -> str:
     """The page as text."""
     try:
-        import matplotlib.figure  # noqa: F401  (drawing.py needs it; say so before any work is done)
+        import jinja2  # noqa: F401  (say what is missing before any work is done)
+        import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise ImportError("a report needs matplotlib and jinja2: pip install 'higsfa[plots]'") from error
     return html.render(
@@ -111,31 +109,40 @@ def sections(run: RunFolder) -> tuple[Section, ...]:
         accuracy += [figures.estimate_figure(run, label), figures.error_figure(metrics, label)]
     accuracy += [figures.confusion_figure(metrics, label) for label in categorical]
     everything = (
-        Section("accuracy", "Accuracy", _kept(tables.accuracy_table(metrics)), _kept(*accuracy)),
-        Section(
+        _section("accuracy", "Accuracy", [tables.accuracy_table(metrics)], accuracy),
+        _section(
             "cumulative",
             "Cumulative scores",
-            _kept(*(tables.cumulative_table(metrics, label) for label in numeric)),
-            _kept(*(figures.cumulative_figure(metrics, label) for label in numeric)),
+            [tables.cumulative_table(metrics, label) for label in numeric],
+            [figures.cumulative_figure(metrics, label) for label in numeric],
         ),
-        Section(
+        _section(
             "slowness",
             "Slowness",
-            _kept(tables.delta_table(metrics, "train"), tables.delta_table(metrics, "test")),
-            _kept(figures.delta_figure(metrics), figures.layer_figure(metrics)),
+            [tables.delta_table(metrics, "train"), tables.delta_table(metrics, "test")],
+            [figures.delta_figure(metrics), figures.layer_figure(metrics)],
         ),
-        Section("features", "Features", (), _kept(*(figures.feature_figure(run, label) for label in metrics.labels))),
-        Section(
-            "reconstruction",
-            "Reconstruction",
-            _kept(tables.reconstruction_table(metrics)),
-            sheet=figures.contact_sheet(run),
+        _section("features", "Features", [], [figures.feature_figure(run, label) for label in metrics.labels]),
+        _section(
+            "reconstruction", "Reconstruction", [tables.reconstruction_table(metrics)], [], figures.contact_sheet(run)
         ),
-        Section("network", "Network", _kept(tables.layer_table(metrics))),
-        Section("sensitivity", "Sensitivity", _kept(tables.sensitivity_table(metrics))),
-        Section("time", "Time", _kept(tables.cost_table(metrics))),
+        _section("network", "Network", [tables.layer_table(metrics)]),
+        _section("sensitivity", "Sensitivity", [tables.sensitivity_table(metrics)]),
+        _section("time", "Time", [tables.cost_table(metrics)]),
     )
     return tuple(section for section in everything if section.tables or section.figures or section.sheet)
+
+
+def _section(
+    anchor: str,
+    title: str,
+    tables: Sequence[Table | None],
+    figures: Sequence[Figure | None] = (),
+    sheet: tuple[Block, ...] = (),
+) -> Section:
+    """A section of the tables and figures that are there."""
+    kept = tuple(table for table in tables if table)
+    return Section(anchor, title, kept, tuple(figure for figure in figures if figure), sheet)
 
 
 def _readable(created: str | None) -> str | None:
@@ -144,7 +151,3 @@ def _readable(created: str | None) -> str | None:
         return created and f"{datetime.fromisoformat(created):%Y-%m-%d %H:%M %Z}".strip()
     except ValueError:
         return created
-
-
-def _kept(*found: T | None) -> tuple[T, ...]:
-    return tuple(item for item in found if item is not None)
