@@ -109,6 +109,12 @@ def test_a_file_too_large_for_its_readers_goes_without_classes_and_confusions(co
         assert again.main.scores(again.labels[0]) == record.main.scores(record.labels[0])
 
 
+def test_classes_too_many_to_name_are_left_out_when_they_are_written(content, monkeypatch):
+    monkeypatch.setattr(schema, "MAX_CLASSES", 2)
+    record = Metrics.of(content)
+    assert [label.classes and len(label.classes) for label in record.labels] == [None, 2, None, None]
+
+
 def test_texts_are_cut_only_on_request(content, tmp_path):
     content["title"], content["warnings"] = "t" * 1001, ["w" * 1000, "w" * 5000]
     content["labels"][0]["name"] = "n" * 1001

@@ -62,7 +62,7 @@ class ReportError(ValueError):
 
 
 def _shortened(text: str, info: ValidationInfo) -> str:
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if re.search("[\ud800-\udfff]", text):
         raise ValueError("a text of whole characters")
     most = (info.context or {}).get("max_text", len(text))
     return text if len(text) <= most else text[:most] + "…"
@@ -260,8 +260,12 @@ class Metrics(Record):
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Metrics:
-        """The record of what an experiment found, in which numbers need not be finite."""
-        return checked(cls, plain(content), "metrics.json")
+        """The record of what an experiment found: numbers need not be finite, and classes may be too many to name."""
+        known = plain(content)
+        for label in known["labels"]:
+            if len(label["classes"] or ()) > MAX_CLASSES:
+                label["classes"] = None
+        return checked(cls, known, "metrics.json")
 
     @property
     def main(self) -> Method:

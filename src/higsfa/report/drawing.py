@@ -38,7 +38,7 @@ class Figure(NamedTuple):
 def draw(name: str, paint: Callable[[Any], None], height: float = HEIGHT) -> str:
     """SVG of a figure that `paint` fills; text stays text, and colours come from the page.
 
-    `name` is the figure's own within its page: it keeps identifiers of figures apart.
+    `name` is unique within the page; identifiers in the SVG are derived from it.
     """
     import matplotlib
     from matplotlib.figure import Figure as Canvas
@@ -90,7 +90,7 @@ def _for_page(svg: str) -> str:
 
 
 def looks_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
-    """Line styles of methods, told apart by colour, dash and marker; the main one stands out, chance steps back."""
+    """Line styles of methods, told apart by colour, dash and marker. The main method stands out, chance is faint."""
     looks: dict[str, dict[str, Any]] = {}
     n_others = 0
     for method in methods:

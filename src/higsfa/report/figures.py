@@ -291,7 +291,7 @@ def _plot_methods(axes: Any, metrics: Metrics, curves: Mapping[str, tuple[Any, A
 
 
 def _finish(axes: Any, x: str, y: str) -> None:
-    """Names of axes, grid, and a legend where there is something to tell apart."""
+    """Names of axes, a grid, and a legend if there are several lines."""
     axes.set(xlabel=x, ylabel=y)
     axes.grid(True)
     if len(axes.get_legend_handles_labels()[1]) > 1:
