@@ -1,1 +1,1 @@
-"""How good a method is: metrics, protocols, and the record of results."""
+"""How estimates are judged: metrics and protocols of evaluation."""

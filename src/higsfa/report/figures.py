@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from PIL import Image
 
 from higsfa.evaluation.schema import Label, Metrics
 from higsfa.metrics import ErrorByLabel, error_by_label
-from higsfa.report.drawing import ACCENT, DOTS, FAINT, INK, PALETTE, PLATE, Figure, draw, looks_of, thinned
+from higsfa.report.drawing import ACCENT, DOTS, FAINT, HEIGHT, INK, PALETTE, PLATE, Figure, draw, looks_of, thinned
 from higsfa.report.html import png_address
 from higsfa.report.reading import RunFolder
 from higsfa.report.tables import percent, short, shortened
@@ -50,15 +50,12 @@ def estimate_figure(run: RunFolder, label: Label) -> Figure | None:
         _finish(axes, _with_unit(f"true {label.name}", label), f"estimated {shortened(label.name)}")
 
     mae = float(np.mean(np.abs(estimate - truth)))
-    return Figure(
-        title=title,
-        lead=(
-            "Each dot is a test sample; on the dashed line estimates are perfect. The band is as wide as the mean "
-            "absolute error there. Where the thick line leaves the dashed one, estimates lean to one side."
-        ),
-        alt=f"Scatter plot of {len(truth):,} estimates of {label.name}, mean absolute error {short(mae)}.",
-        svg=draw(title, paint),
+    lead = (
+        "Each dot is a test sample; on the dashed line estimates are perfect. The band is as wide as the mean "
+        "absolute error there. Where the thick line leaves the dashed one, estimates lean to one side."
     )
+    alt = f"Scatter plot of {len(truth):,} estimates of {label.name}, mean absolute error {short(mae)}."
+    return _figure(title, lead, alt, paint)
 
 
 def _curve(truth: NDArray[Any], estimate: NDArray[Any]) -> ErrorByLabel:
@@ -87,15 +84,12 @@ def error_figure(metrics: Metrics, label: Label) -> Figure | None:
         counts.set_zorder(axes.get_zorder() - 1)
         _finish(axes, _with_unit(f"true {label.name}", label), _with_unit("MAE", label))
 
-    return Figure(
-        title=title,
-        lead=(
-            "Mean absolute error at each true value; lower is better. The grey area shows how many test samples there "
-            "are: where it is thin, errors are larger and less certain."
-        ),
-        alt=f"Mean absolute error of {label.name} against its true value, one line for each of {', '.join(curves)}.",
-        svg=draw(title, paint),
+    lead = (
+        "Mean absolute error at each true value; lower is better. The grey area shows how many test samples there "
+        "are: where it is thin, errors are larger and less certain."
     )
+    alt = f"Mean absolute error of {label.name} against its true value, one line for each of {', '.join(curves)}."
+    return _figure(title, lead, alt, paint)
 
 
 def cumulative_figure(metrics: Metrics, label: Label) -> Figure | None:
@@ -115,12 +109,9 @@ def cumulative_figure(metrics: Metrics, label: Label) -> Figure | None:
         axes.set_ylim(0, 102)
         _finish(axes, _with_unit("allowed error", label), "test samples within it (%)")
 
-    return Figure(
-        title=title,
-        lead="How many estimates are good enough, for every idea of good enough. Further up and left is better.",
-        alt=f"Cumulative scores of {label.name}, one rising curve for each of {', '.join(curves)}.",
-        svg=draw(title, paint),
-    )
+    lead = "How many estimates are good enough, for every idea of good enough. Further up and left is better."
+    alt = f"Cumulative scores of {label.name}, one rising curve for each of {', '.join(curves)}."
+    return _figure(title, lead, alt, paint)
 
 
 def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
@@ -158,15 +149,12 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
         axes.set_ylabel(f"true {shortened(label.name)}")
 
     correct = float(np.trace(matrix) / max(matrix.sum(), 1))
-    return Figure(
-        title=title,
-        lead=(
-            "Each row is a true class and adds up to 100\N{NO-BREAK SPACE}%; stronger colour is more. The diagonal is "
-            "right, everything beside it is mistaken for the class of its column."
-        ),
-        alt=f"Confusion matrix of {n} classes of {label.name}; {percent(correct)} of the samples lie on the diagonal.",
-        svg=draw(title, paint, height=3.6),
+    lead = (
+        "Each row is a true class and adds up to 100\N{NO-BREAK SPACE}%; stronger colour is more. The diagonal is "
+        "right, everything beside it is mistaken for the class of its column."
     )
+    alt = f"Confusion matrix of {n} classes of {label.name}; {percent(correct)} of the samples lie on the diagonal."
+    return _figure(title, lead, alt, paint, height=3.6)
 
 
 # ---------------------------------------------------------------------------------------------- features
@@ -184,12 +172,9 @@ def delta_figure(metrics: Metrics) -> Figure | None:
         _plot_methods(axes, metrics, {name: (range(1, len(deltas) + 1), deltas) for name, deltas in values.items()})
         _finish_deltas(axes, "feature", "Delta, test samples")
 
-    return Figure(
-        title=title,
-        lead="Delta: 0 is constant, 2 is noise; lower is slower. Features near the dashed line carry no slow signal.",
-        alt=f"Delta values of the first features on test samples, one line for each of {', '.join(values)}.",
-        svg=draw(title, paint),
-    )
+    lead = "Delta: 0 is constant, 2 is noise; lower is slower. Features near the dashed line carry no slow signal."
+    alt = f"Delta values of the first features on test samples, one line for each of {', '.join(values)}."
+    return _figure(title, lead, alt, paint)
 
 
 def layer_figure(metrics: Metrics) -> Figure | None:
@@ -208,12 +193,9 @@ def layer_figure(metrics: Metrics) -> Figure | None:
         axes.plot(numbers, least, color=PALETTE[1], linestyle="--", marker="s", markersize=4, label="slowest node")
         _finish_deltas(axes, "layer", "Delta of the first feature")
 
-    return Figure(
-        title=title,
-        lead="The first feature of each layer's nodes. A falling line shows that higher layers find slower features.",
-        alt=f"Delta of the first feature over {len(layers)} layers, mean over nodes and slowest node.",
-        svg=draw(title, paint),
-    )
+    lead = "The first feature of each layer's nodes. A falling line shows that higher layers find slower features."
+    alt = f"Delta of the first feature over {len(layers)} layers, mean over nodes and slowest node."
+    return _figure(title, lead, alt, paint)
 
 
 def feature_figure(run: RunFolder, label: Label) -> Figure | None:
@@ -252,15 +234,12 @@ def feature_figure(run: RunFolder, label: Label) -> Figure | None:
             for dot in legend.legend_handles:
                 dot.set(alpha=1, rasterized=False)
 
-    return Figure(
-        title=title,
-        lead=(
-            "Each dot is a test sample. Colours that lie in order, or in clusters, mean that these features say "
-            f"something about {label.name}."
-        ),
-        alt=f"Scatter plots of the first features of {len(features):,} test samples, coloured by {label.name}.",
-        svg=draw(title, paint, height=3.2),
+    lead = (
+        "Each dot is a test sample. Colours that lie in order, or in clusters, mean that these features say "
+        f"something about {label.name}."
     )
+    alt = f"Scatter plots of the first features of {len(features):,} test samples, coloured by {label.name}."
+    return _figure(title, lead, alt, paint, height=3.2)
 
 
 def _numeric_panel(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
@@ -280,6 +259,10 @@ def _class_panel(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------- axes
+
+
+def _figure(title: str, lead: str, alt: str, paint: Callable[[Any], None], height: float = HEIGHT) -> Figure:
+    return Figure(title, lead, alt, draw(title, paint, height))
 
 
 def _plot_methods(axes: Any, metrics: Metrics, curves: Mapping[str, tuple[Any, Any]]) -> None:
