@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from higsfa.evaluation import schema
+from higsfa.evaluation.schema import MAX_CONFUSED, MAX_NPZ
+from higsfa.experiments import ExperimentError, train
 from higsfa.experiments import run as running
-from higsfa.experiments import train
 from higsfa.experiments.reading import checked
-from higsfa.report import arrays, feature_figures, figures, write_report
-from higsfa.report.limits import MAX_CONFUSED, MAX_NPZ
+from higsfa.report import figures, write_report
 from higsfa.report.reading import read_run
 
 
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
-    for module in (figures, feature_figures):
-        monkeypatch.setattr(module, "draw", lambda *_, **__: "<svg></svg>")
+    monkeypatch.setattr(figures, "draw", lambda *_, **__: "<svg></svg>")
 
 
 def tables(data, **others):
@@ -68,7 +68,7 @@ def test_a_run_with_long_warnings_and_names_that_are_no_unicode_has_a_report(tmp
 
 def test_as_many_examples_are_kept_as_a_report_takes(tmp_path, monkeypatch):
     limit = 60_000
-    for module, name in ((running, "MAX_NPZ"), (arrays, "MAX_NPZ"), (arrays, "MAX_ARRAY")):
+    for module, name in ((running, "MAX_NPZ"), (schema, "MAX_NPZ"), (schema, "MAX_ARRAY")):
         monkeypatch.setattr(module, name, limit)
     images = np.random.default_rng(0).random((60, 20, 20), dtype=np.float32)
     np.savez(tmp_path / "data.npz", images=images, x=np.arange(60) / 7)
@@ -89,3 +89,12 @@ def test_large_pictures_leave_room_for_few_examples(side, n):
     found = running._n_examples(config, SimpleNamespace(test=SimpleNamespace(source=source)))
     assert found == n
     assert 4 * 4 * side**2 * found <= MAX_NPZ
+
+
+def test_labels_too_large_for_a_report_are_refused_before_training(tmp_path):
+    images, x = np.random.default_rng(0).random((60, 4, 4), dtype=np.float32), np.arange(60) * 1e99
+    np.savez(tmp_path / "data.npz", images=images, x=x)
+    config = checked(tables({"kind": "npz", "file": str(tmp_path / "data.npz"), "labels": ["x"]}), "test")
+    with pytest.raises(ExperimentError, match=r"label 'x' has values up to 5\.9e\+100"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,6 +1,5 @@
 """The folder of a real run, copies of it to be changed, and one browser for each module."""
 
-import copy
 import json
 from types import SimpleNamespace
 
@@ -14,7 +13,7 @@ class Copy:
     """The content of a run folder, to be changed by a test before it is written."""
 
     def __init__(self, run):
-        self.metrics = copy.deepcopy(run.metrics)
+        self.metrics = json.loads((run.folder / "metrics.json").read_text("utf-8"))
         self.examples = dict(run.examples)
         self.predictions = dict(run.predictions)
         self.environment = json.loads((run.folder / "environment.json").read_text())
@@ -56,7 +55,7 @@ def painted(monkeypatch):
     """Figures that are painted but not written: a function that gives the canvas of a figure."""
     from matplotlib.figure import Figure as Canvas
 
-    from higsfa.report import feature_figures, figures
+    from higsfa.report import figures
 
     made = {}
 
@@ -66,8 +65,7 @@ def painted(monkeypatch):
         made[name] = canvas
         return "<svg></svg>"
 
-    for module in (figures, feature_figures):
-        monkeypatch.setattr(module, "draw", draw)
+    monkeypatch.setattr(figures, "draw", draw)
 
     def painted(figure, *arguments):
         found = figure(*arguments)

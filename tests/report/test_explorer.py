@@ -15,9 +15,8 @@ from sklearn.linear_model import LinearRegression, Ridge
 
 from browser import horizontal_overflow, open_page
 from higsfa import LabelHead
-from higsfa.report import explorer, explorer_data
-from higsfa.report.explorer import write_explorer
-from higsfa.report.explorer_data import quantised
+from higsfa.report import explorer
+from higsfa.report.explorer import quantised, write_explorer
 from real_run import RACES, SIDE
 
 NASTY = "</script><script>alert(1)</script><!-- & \u2028 '\""
@@ -145,14 +144,14 @@ def test_telling_directions_are_those_in_which_class_means_differ_more_than_samp
     means = np.zeros((20, 3))
     means[:, 0], means[:, 1] = np.linspace(-4, 4, 20), np.tile([0.9, -0.9], 10)
     means[:, 2] = 7.0
-    np.testing.assert_allclose(np.abs(explorer_data._telling(means)), [[1, 0, 0]], atol=0.1)
+    np.testing.assert_allclose(np.abs(explorer._telling(means)), [[1, 0, 0]], atol=0.1)
 
 
 @pytest.mark.parametrize(
     ("extent", "step"), [(40, 1), (79, 1), (80, 2), (199, 2), (200, 5), (399, 5), (400, 10), (0.04, 0.001), (0, 1)]
 )
 def test_sliders_have_forty_to_a_hundred_round_steps(extent, step):
-    assert explorer_data._nice_step(extent) == pytest.approx(step)
+    assert explorer._nice_step(extent) == pytest.approx(step)
 
 
 def test_sliders_of_labels_stand_for_values_or_for_the_way_to_a_class():
@@ -160,7 +159,7 @@ def test_sliders_of_labels_stand_for_values_or_for_the_way_to_a_class():
     two = {"name": "sex", "numeric": False, "classes": ["F", "M"]}
     three = {"name": "race", "numeric": False, "classes": ["A", "B", "C"]}
     one = {"name": "one", "numeric": False, "classes": ["A"]}
-    sliders = explorer_data.label_sliders([one, numeric, two, three])
+    sliders = explorer.label_sliders([one, numeric, two, three])
     assert [(s["id"], s["label"], s["target"], s["text"]) for s in sliders] == [
         ("label-1", 1, None, "age"),
         ("label-2-1", 2, 1, "sex: F to M"),
@@ -193,7 +192,7 @@ def test_features_that_do_not_vary_and_pictures_of_floats(tmp_path):
 
 
 def test_labels_in_columns_of_an_array_have_numbers():
-    assert explorer_data.shown(0) == "label 0"
+    assert explorer.shown(0) == "label 0"
     said = explorer._annotations(np.array([[1.5, 2], [np.nan, 3]]), np.array([1, 0]), 2)
     assert said == [{"label 1": "3"}, {"label 0": "1.5", "label 1": "2"}]
 

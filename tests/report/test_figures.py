@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from higsfa.report import drawing, feature_figures, figures
-from higsfa.report.pictures import contact_sheet
+from higsfa.report import drawing, figures
+from higsfa.report.figures import contact_sheet
 from higsfa.report.reading import read_run
 from real_run import RACES, SIDE, UNIT
 
@@ -151,7 +151,7 @@ def test_large_confusions_have_no_numbers_and_empty_rows_no_shares(changed, pain
 
 
 def test_deltas_are_those_of_the_metrics(real, run, painted):
-    shown = painted(feature_figures.delta_figure, run.metrics)
+    shown = painted(figures.delta_figure, run.metrics)
     assert [name for name in shown.lines if not name.startswith("_")] == ["HiGSFA", "HGSFA", "PCA", "PCA + LDA"]
     for method in real.run.metrics["methods"][:4]:
         line = shown.lines[method["name"]]
@@ -163,7 +163,7 @@ def test_deltas_are_those_of_the_metrics(real, run, painted):
 
 
 def test_layers_are_those_of_the_metrics(real, run, painted):
-    shown = painted(feature_figures.layer_figure, run.metrics)
+    shown = painted(figures.layer_figure, run.metrics)
     layers = real.run.metrics["layers"]
     for name, key in (("mean over nodes", "mean_delta_1"), ("slowest node", "min_delta_1")):
         np.testing.assert_allclose(shown.lines[name].get_ydata(), [layer[key] for layer in layers])
@@ -175,15 +175,15 @@ def test_values_that_are_missing_are_gaps_in_lines(changed, painted, tmp_path):
     changed.metrics["layers"][0]["mean_delta_1"] = None
     changed.metrics["layers"][1]["min_delta_1"] = None
     found = read_run(changed.write(tmp_path)).metrics
-    deltas = painted(feature_figures.delta_figure, found).lines["HiGSFA"].get_ydata()
+    deltas = painted(figures.delta_figure, found).lines["HiGSFA"].get_ydata()
     assert np.isnan(deltas).tolist() == [False, True] + [False] * 8
-    layers = painted(feature_figures.layer_figure, found).lines
+    layers = painted(figures.layer_figure, found).lines
     assert np.isnan(layers["mean over nodes"].get_ydata()).tolist() == [True, False]
     assert np.isnan(layers["slowest node"].get_ydata()).tolist() == [False, True]
 
 
 def test_features_are_dots_in_pairs_coloured_by_a_number(real, run, painted):
-    shown = painted(feature_figures.feature_figure, run, label(run, "age"))
+    shown = painted(figures.feature_figure, run, label(run, "age"))
     features, rows = real.run.examples["features"], real.run.examples["feature_rows"]
     for axes, (i, j) in zip(shown.axes, ((0, 1), (2, 3)), strict=False):
         dots = axes.collections[0]
@@ -196,7 +196,7 @@ def test_features_are_dots_in_pairs_coloured_by_a_number(real, run, painted):
 def test_features_of_classes_have_a_colour_each_and_others_are_grey(real, run, changed, painted, tmp_path):
     features, rows = real.run.examples["features"], real.run.examples["feature_rows"]
     race = real.run.predictions["race"][rows]
-    shown = painted(feature_figures.feature_figure, run, label(run, "race"))
+    shown = painted(figures.feature_figure, run, label(run, "race"))
     found = {dots.get_label(): np.asarray(dots.get_offsets()) for dots in shown.axes[0].collections}
     names = {**{name: name if len(name) <= 18 else name[:17] + "…" for name in RACES}, None: "others"}
     for name in set(race):
@@ -204,7 +204,7 @@ def test_features_of_classes_have_a_colour_each_and_others_are_grey(real, run, c
     assert sum(map(len, found.values())) == 100
     changed.metrics["labels"][2]["classes"] = None
     again = read_run(changed.write(tmp_path))
-    shown = painted(feature_figures.feature_figure, again, again.metrics.labels[2])
+    shown = painted(figures.feature_figure, again, again.metrics.labels[2])
     assert {dots.get_label() for dots in shown.axes[0].collections} == set(names.values()) & set(found)
 
 
@@ -216,12 +216,12 @@ def test_samples_without_a_value_or_with_broken_features_are_not_shown(changed, 
     changed.examples["features"][5, 1] = np.nan
     changed.examples["features"] = changed.examples["features"][:, :3]
     run = read_run(changed.write(tmp_path))
-    shown = painted(feature_figures.feature_figure, run, run.metrics.labels[0])
+    shown = painted(figures.feature_figure, run, run.metrics.labels[0])
     assert len(shown.axes[0].collections[0].get_offsets()) == 96
     assert len(shown.axes) == 2  # one pair of features, and the bar of colours
     changed.examples["features"] = changed.examples["features"][:, :1]
     run = read_run(changed.write(tmp_path))
-    assert feature_figures.feature_figure(run, run.metrics.labels[0]) is None
+    assert figures.feature_figure(run, run.metrics.labels[0]) is None
 
 
 def test_figures_without_data_are_none(changed, tmp_path):
@@ -235,9 +235,9 @@ def test_figures_without_data_are_none(changed, tmp_path):
     assert figures.error_figure(run.metrics, age) is None
     assert figures.cumulative_figure(run.metrics, age) is None
     assert figures.confusion_figure(run.metrics, gender) is None
-    assert feature_figures.delta_figure(run.metrics) is None
-    assert feature_figures.layer_figure(run.metrics) is None
-    assert feature_figures.feature_figure(run, age) is None
+    assert figures.delta_figure(run.metrics) is None
+    assert figures.layer_figure(run.metrics) is None
+    assert figures.feature_figure(run, age) is None
 
 
 # ---------------------------------------------------------------------------------------------- style and pictures
@@ -265,9 +265,8 @@ def test_legends_only_tell_apart(painted):
         axes = Figure().subplots()
         for i in range(n_lines):
             axes.plot([0, 1], label=str(i))
-        drawing.finish(axes, "x", "y")
+        figures._finish(axes, "x", "y")
         assert (axes.get_legend() is not None) == legend
-        drawing.finish(axes, "x", "y", legend=False)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("x", "y")
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from higsfa.report import feature_figures, figures, write_report
+from higsfa.report import figures, write_report
 from higsfa.report.drawing import draw
 from higsfa.report.page import sections
 from higsfa.report.reading import read_run
@@ -44,8 +44,7 @@ def page(full_report):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures without their drawings, for tests of what is there and what is not."""
-    for module in (figures, feature_figures):
-        monkeypatch.setattr(module, "draw", lambda *_, **__: "<svg></svg>")
+    monkeypatch.setattr(figures, "draw", lambda *_, **__: "<svg></svg>")
 
 
 def anchors(folder):
@@ -84,6 +83,13 @@ def test_nasty_text_stays_text_wherever_it_stands(changed, tmp_path):
     assert all(image["src"].startswith("data:image/png;base64,") for image in outline.all("img"))
     assert not [name for _, attributes in outline.tags for name in attributes if name.startswith("on")]
     assert sum(text in part for part in outline.text) > 10
+
+
+def test_halves_of_characters_in_names_make_no_broken_page(undrawn, changed, tmp_path):
+    changed.examples["reconstruction_names"] = np.array(["a\ud800", "HGSFA", "PCA"])
+    changed.environment = {"\udfff": "\ud800"}
+    text = write_report(changed.write(tmp_path)).read_text(encoding="utf-8")
+    assert "rebuilt from the features of a?" in text
 
 
 def test_nothing_is_loaded_from_elsewhere(full_report, page):
@@ -230,4 +236,4 @@ def test_figures_follow_the_colours_of_the_page_and_leave_no_state():
 
 def test_template_and_style_are_part_of_the_package():
     names = {path.name for path in files("higsfa.report").iterdir()}
-    assert {"template.html.jinja", "style.css"} <= names
+    assert {f"{page}.{end}" for page in ("base", "report", "explorer") for end in ("html.jinja", "css")} <= names

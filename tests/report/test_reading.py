@@ -5,59 +5,19 @@ import json
 import os
 import tracemalloc
 import zipfile
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from higsfa.report import ReportError, arrays, page
+from higsfa.evaluation.schema import MAX_METRICS, MAX_NPZ
+from higsfa.report import ReportError, page, reading
 from higsfa.report import predictions as tables
-from higsfa.report.checks import Value, gappy_numbers, numbers
-from higsfa.report.limits import MAX_METRICS, MAX_NPZ
-from higsfa.report.reading import read_metrics, read_run
-from higsfa.report.records import ByLabel
-
-
-def put(record, path, value):
-    """Set ``record["a"][0]["b"]`` for the path ``("a", 0, "b")``."""
-    *parents, last = path
-    for key in parents:
-        record = record[key]
-    record[last] = value
+from higsfa.report.reading import read_run
 
 
 def test_records_hold_what_the_files_say(real, changed):
     run = read_run(real.folder)
-    for found, source in zip(run.metrics.methods, changed.metrics["methods"], strict=True):
-        assert (found.name, found.role, found.n_features) == (source["name"], source["role"], source["n_features"])
-        assert (found.fit_seconds, found.transform_seconds) == tuple((source["seconds"] or {1: None, 2: None}).values())
-        errors = source["reconstruction_error"] or {}
-        assert (found.error_global, found.error_top_down) == (errors.get("global"), errors.get("top_down"))
-        for name, scores in source["labels"].items():
-            for key in ("mae", "rmse", "rate"):
-                score = getattr(found.labels[name], key)
-                assert (score and (score.mean, score.se)) == (
-                    (scores[key]["mean"], scores[key]["se"]) if key in scores else None
-                )
-        if source["delta"]:
-            assert (found.delta.label, found.delta.train, found.delta.test) == (
-                *("age", tuple(source["delta"]["train"]), tuple(source["delta"]["test"])),
-            )
-    age = changed.metrics["methods"][0]["labels"]["age"]
-    assert run.metrics.main.labels["age"].by_label == ByLabel(*map(tuple, age["by_label"].values()))
-    assert run.metrics.main.labels["age"].cumulative.scores == tuple(age["cumulative"]["scores"])
-    assert run.metrics.main.labels["race"].confusion == tuple(
-        map(tuple, changed.metrics["methods"][0]["labels"]["race"]["confusion"])
-    )
-    assert [asdict(layer) for layer in run.metrics.layers] == changed.metrics["layers"]
-    for setting, source in zip(run.metrics.sensitivity, changed.metrics["sensitivity"], strict=True):
-        assert asdict(setting) == source | {"delta_test": tuple(source["delta_test"])}
-    data = changed.metrics["data"]
-    expected = data | {"image_shape": tuple(data["image_shape"]), "pixel_range": tuple(data["pixel_range"])}
-    assert asdict(run.metrics.data) == expected
-    assert (run.metrics.title, run.metrics.n_folds, run.metrics.warnings) == (changed.metrics["title"], 2, ())
-    assert (run.metrics.created, run.metrics.version) == (changed.metrics["created"], changed.metrics["higsfa"])
-    assert [label.name for label in run.metrics.labels] == ["age", "gender", "race", "strength"]
+    assert run.metrics.plain() == changed.metrics
     assert run.name == "spots"
     assert ("packages numpy", np.__version__) in run.environment
     assert ("processors", str(changed.environment["processors"])) in run.environment
@@ -68,57 +28,6 @@ def test_records_hold_what_the_files_say(real, changed):
     assert run.predictions.n_rows == 200
     for key, array in changed.examples.items():
         np.testing.assert_array_equal(getattr(run.examples, key), array)
-
-
-METHOD = ("methods", 0)
-AGE = (*METHOD, "labels", "age")
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "key"),
-    [
-        (("format",), 2, "format"),
-        (("format",), True, "format"),
-        (("format",), "1", "format"),
-        (("title",), 5, "title"),
-        (("title",), "\ud800", "title"),
-        (("data", "pixel_range"), [0], "data.pixel_range"),
-        (("data", "pixel_range"), [1, 1], "data.pixel_range"),
-        (("data", "cropping"), "nose", "data.cropping"),
-        (("data",), [], "data"),
-        (("data", "n_train"), -1, "data.n_train"),
-        (("data", "n_test"), 1.5, "data.n_test"),
-        (("labels", 0, "kind"), "ordinal", "labels[0].kind"),
-        (("labels", 1, "classes"), "fm", "labels[1].classes"),
-        (("methods",), {}, "methods"),
-        ((*METHOD, "role"), "comparison", "methods"),
-        ((*METHOD, "role"), ["main"], "methods[0].role"),
-        ((*METHOD, "n_features"), "75", "methods[0].n_features"),
-        ((*METHOD, "seconds", "fit"), "long", "methods[0].seconds.fit"),
-        ((*METHOD, "delta", "test"), [0.1, "x"], "methods[0].delta.test[1]"),
-        ((*METHOD, "delta", "test"), [0.1] * 5000, "methods[0].delta.test"),
-        ((*METHOD, "reconstruction_error"), 0.2, "methods[0].reconstruction_error"),
-        ((*AGE, "mae", "mean"), None, "methods[0].labels.age.mae.mean"),
-        ((*AGE, "mae", "mean"), True, "methods[0].labels.age.mae.mean"),
-        ((*AGE, "mae", "mean"), 10**300, "methods[0].labels.age.mae.mean"),
-        ((*AGE, "mae", "se"), "0.1", "methods[0].labels.age.mae.se"),
-        ((*AGE, "cumulative", "scores"), [0.5], "methods[0].labels.age.cumulative.scores"),
-        ((*AGE, "cumulative", "scores", 3), 46.0, "methods[0].labels.age.cumulative.scores[3]"),
-        ((*AGE, "by_label", "mae"), [1.0], "methods[0].labels.age.by_label.mae"),
-        ((*METHOD, "labels", "gender", "confusion"), [[1, 2]], "methods[0].labels.gender.confusion"),
-        ((*METHOD, "labels", "gender", "confusion"), [[1, -2], [0, 1]], "methods[0].labels.gender.confusion"),
-        ((*METHOD, "labels", "gender", "rate", "mean"), 93.0, "methods[0].labels.gender.rate.mean"),
-        (("layers", 0, "layer"), "1", "layers[0].layer"),
-        (("sensitivity", 1, "mae", "age"), [], "sensitivity[1].mae.age"),
-        (("warnings",), "hot", "warnings"),
-    ],
-)
-def test_a_wrong_value_is_refused_by_file_and_key(changed, tmp_path, path, value, key):
-    put(changed.metrics, path, value)
-    with pytest.raises(ReportError) as error:
-        read_run(changed.write(tmp_path))
-    assert str(error.value).startswith(f"metrics.json: {key} must be ")
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -253,6 +162,12 @@ def test_a_broken_table_of_predictions_is_refused(changed, tmp_path, table, mess
         read_run(tmp_path)
 
 
+def test_an_environment_that_is_no_object_is_refused(changed, tmp_path):
+    changed.environment = [1]
+    with pytest.raises(ReportError, match=r"environment\.json: the file must be an object"):
+        read_run(changed.write(tmp_path))
+
+
 def test_missing_values_of_predictions_stay_missing(changed, tmp_path):
     changed.examples = None
     changed.write(tmp_path)
@@ -332,10 +247,10 @@ def test_arrays_have_largest_shapes(tmp_path, key, shape, fits):
     dtypes = {"feature_rows": np.int64, "reconstruction_names": "<U1"}
     np.savez(tmp_path / "examples.npz", **{key: np.zeros(shape, dtype=dtypes.get(key, np.float32))})
     if fits:
-        arrays.read_examples(tmp_path / "examples.npz", 0)
+        reading.read_examples(tmp_path / "examples.npz", 0)
     else:
         with pytest.raises(ReportError, match=f"{key} must hold an array of at most"):
-            arrays.read_examples(tmp_path / "examples.npz", 0)
+            reading.read_examples(tmp_path / "examples.npz", 0)
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
@@ -344,10 +259,10 @@ def test_versions_of_headers(tmp_path, version):
     np.lib.format.write_array(file, np.zeros((2, 3, 3), np.float32), version=version)
     with_entry(tmp_path, "images.npy", file.getvalue())
     if version == (1, 0):
-        assert arrays.read_examples(tmp_path / "examples.npz", 0).images.shape == (2, 3, 3)
+        assert reading.read_examples(tmp_path / "examples.npz", 0).images.shape == (2, 3, 3)
     else:  # np.save writes these for very long headers and field names only, which no run has
         with pytest.raises(ReportError, match=r"no header as np\.save writes one"):
-            arrays.read_examples(tmp_path / "examples.npz", 0)
+            reading.read_examples(tmp_path / "examples.npz", 0)
 
 
 def test_rows_of_features_lie_in_the_table_up_to_its_last_row(tmp_path):
@@ -355,83 +270,7 @@ def test_rows_of_features_lie_in_the_table_up_to_its_last_row(tmp_path):
         features = np.zeros((len(rows), 2), np.float32)
         np.savez(tmp_path / "examples.npz", features=features, feature_rows=np.array(rows))
         if fits:
-            assert arrays.read_examples(tmp_path / "examples.npz", n_rows).feature_rows.tolist() == rows
+            assert reading.read_examples(tmp_path / "examples.npz", n_rows).feature_rows.tolist() == rows
         else:
             with pytest.raises(ReportError, match="0 to 9"):
-                arrays.read_examples(tmp_path / "examples.npz", n_rows)
-
-
-@pytest.mark.parametrize(
-    ("read", "taken", "refused"),
-    [
-        (lambda v: v.items(3), [[], [1, 2, 3]], [[1, 2, 3, 4], {}, "abc", None]),
-        (lambda v: v.members(2), [{}, {"a": 1, "b": 2}], [{"a": 1, "b": 2, "c": 3}, []]),
-        (Value.number, [0, -1.5, 1e100, -1e100], [1e101, -1e101, True, "1", None]),
-        (Value.fraction, [0, 0.5, 1], [-0.01, 1.01, 2]),
-        (Value.whole, [0, 10**15], [-1, 10**15 + 1, 1.0, True]),
-        (Value.text, ["", "x"], [1, None, "\ud800", "\udfff"]),
-        (lambda v: v.one_of("a", "b"), ["a", "b"], ["c", 1, None]),
-        (numbers, [[0.5] * 10_000], [[0.5] * 10_001, [None]]),
-        (gappy_numbers, [[None, 1] * 5000], [[None] * 10_001, ["x"]]),
-    ],
-)
-def test_values_are_read_as_one_type_or_refused(read, taken, refused):
-    for value in taken:
-        read(Value(value, "file", "key"))
-    for value in refused:
-        with pytest.raises(ReportError, match=r"^file: key"):
-            read(Value(value, "file", "key"))
-
-
-def test_values_know_where_they_stand():
-    root = Value({"a": [{"b": "x" * 100}], "n": None}, "file")
-    (item,) = root.get("a").items(1)
-    with pytest.raises(ReportError, match=r"file: a\[0\]\.b must be a number, found '" + "x" * 79 + "$"):
-        item.get("b").number()
-    with pytest.raises(ReportError, match="file: the file must be a list of at most 1 entries, found an object"):
-        root.items(1)
-    with pytest.raises(ReportError, match="file: n must be a number, found nothing"):
-        root.get("n").number()
-    assert root.get("n").maybe(Value.number) is None
-    assert root.get("none").value is None
-    assert Value("x" * 1001, "file").text() == "x" * 1000 + "…"
-    assert Value("x" * 1000, "file").text() == "x" * 1000
-
-
-@pytest.mark.parametrize(
-    ("path", "most"),
-    [
-        (("methods",), 100),
-        (("labels",), 100),
-        (("layers",), 100),
-        (("sensitivity",), 100),
-        (("warnings",), 1000),
-        (("methods", 0, "delta", "test"), 100),
-        (("methods", 0, "delta", "train"), 100),
-        (("sensitivity", 0, "delta_test"), 100),
-        (("data", "image_shape"), 4),
-    ],
-)
-def test_lists_have_most_entries(changed, tmp_path, path, most):
-    record = changed.metrics
-    for key in path[:-1]:
-        record = record[key]
-    entry = {"warnings": "w", "image_shape": 3, "labels": changed.metrics["labels"][0]}.get(path[-1])
-    entry = changed.metrics["methods"][4] if path == ("methods",) else entry
-    entry = record[path[-1]][-1] if entry is None else entry
-    record[path[-1]] = [*record[path[-1]][:1], *[entry] * (most - 1)][:most] if record[path[-1]] else [entry] * most
-    assert len(record[path[-1]]) == most
-    read_metrics(Value(changed.metrics, "metrics.json"))
-    record[path[-1]] = [*record[path[-1]], entry]
-    with pytest.raises(ReportError, match=rf"at most {most:,} entries"):
-        read_metrics(Value(changed.metrics, "metrics.json"))
-
-
-def test_confusions_have_at_most_a_hundred_classes(changed):
-    for n, fits in ((100, True), (101, False)):
-        changed.metrics["methods"][0]["labels"]["race"]["confusion"] = [[1] * n] * n
-        if fits:
-            read_metrics(Value(changed.metrics, "metrics.json"))
-        else:
-            with pytest.raises(ReportError, match=r"race\.confusion"):
-                read_metrics(Value(changed.metrics, "metrics.json"))
+                reading.read_examples(tmp_path / "examples.npz", n_rows)

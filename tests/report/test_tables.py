@@ -5,10 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from higsfa.report import numbers, tables
-from higsfa.report.checks import Value
-from higsfa.report.reading import read_metrics
-from higsfa.report.summary import headline_numbers, outcomes, setup
+from higsfa.evaluation.schema import Metrics, checked
+from higsfa.report import tables
+from higsfa.report.tables import headlines, outcomes, setup
 from real_run import UNIT
 
 NAMES = ["HiGSFA", "HGSFA", "PCA", "PCA + LDA", "chance"]
@@ -16,7 +15,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 def records(changed):
-    return read_metrics(Value(json.loads(json.dumps(changed.metrics)), "metrics.json"))
+    return checked(Metrics, json.loads(json.dumps(changed.metrics)), "metrics.json")
 
 
 def column(table, title):
@@ -202,7 +201,7 @@ def test_the_summary_compares_with_the_best_other_method_and_chance(changed):
         "HiGSFA was trained on 300 pictures of 12 × 12 pixels, each in 2 distorted copies, and tested on 100 others. "
         "The experiment was repeated on 2 splits of the data."
     )
-    shown = headline_numbers(metrics)
+    shown = headlines(metrics)
     assert [(n.value, n.name, n.note) for n in shown[:2]] == [
         ("3.5 years", "age, mean absolute error", "chance 9.33"),
         (f"90.0{SPACE}%", "gender, classified correctly", f"chance 50.0{SPACE}%"),
@@ -216,11 +215,11 @@ def test_a_headline_of_few_labels_ends_with_slowness_and_reconstruction(changed)
     changed.metrics["labels"] = changed.metrics["labels"][:1]
     main = changed.metrics["methods"][0]
     main["reconstruction_error"]["global"] = 0.25
-    shown = headline_numbers(records(changed))
+    shown = headlines(records(changed))
     assert [n.name.split(",")[0] for n in shown] == ["age", "Delta of the first feature", "reconstruction error"]
     assert shown[2].value == "0.25"
     main["delta"]["test"][0] = None
-    assert len(headline_numbers(records(changed))) == 2
+    assert len(headlines(records(changed))) == 2
 
 
 def test_a_run_without_scores_has_no_headline(changed):
@@ -228,7 +227,7 @@ def test_a_run_without_scores_has_no_headline(changed):
     changed.metrics["data"] |= {"image_shape": None, "copies": 1, "n_train": 5000}
     changed.metrics["n_folds"] = 1
     metrics = records(changed)
-    assert headline_numbers(metrics) == []
+    assert headlines(metrics) == []
     assert outcomes(metrics) == []
     assert setup(metrics) == "SFA was trained on 5,000 samples and tested on 100 others."
 
@@ -250,19 +249,19 @@ def test_a_run_without_scores_has_no_headline(changed):
     ],
 )
 def test_digits_tell_values_apart(values, errors, least, decimals):
-    assert numbers.decimals_for(values, errors, least) == decimals
+    assert tables.decimals_for(values, errors, least) == decimals
 
 
 def test_numbers_are_written_for_people():
-    assert [numbers.fixed(v, d) for v, d in ((12345.678, 1), (-0.5, 2), (3e30, 2), (999999999.0, 0))] == [
+    assert [tables.fixed(v, d) for v, d in ((12345.678, 1), (-0.5, 2), (3e30, 2), (999999999.0, 0))] == [
         *("12,345.7", "−0.50", "3.00e+30", "999,999,999"),
     ]
-    assert numbers.fixed(1e9, 0) == "1e+09"
-    assert [numbers.short(v) for v in (4.1234, 0.25, 5000, 100, 0)] == ["4.12", "0.25", "5,000", "100", "0"]
-    assert numbers.short(3e30) == "3e+30"
-    assert [numbers.duration(s) for s in (1.24, 119.99, 120, 340, 7199, 7200, 9000)] == [
+    assert tables.fixed(1e9, 0) == "1e+09"
+    assert [tables.short(v) for v in (4.1234, 0.25, 5000, 100, 0)] == ["4.12", "0.25", "5,000", "100", "0"]
+    assert tables.short(3e30) == "3e+30"
+    assert [tables.duration(s) for s in (1.24, 119.99, 120, 340, 7199, 7200, 9000)] == [
         *("1.2 s", "120.0 s", "2.0 min", "5.7 min", "120.0 min", "2.0 h", "2.5 h"),
     ]
-    assert numbers.percent(0.93449) == f"93.4{SPACE}%"
-    assert numbers.shortened("a\x00b\nc" * 3, 9) == numbers.shortened("a b c" * 3, 9) == "a b ca b…"
-    assert numbers.shortened("123456", 6) == "123456"
+    assert tables.percent(0.93449) == f"93.4{SPACE}%"
+    assert tables.shortened("a\x00b\nc" * 3, 9) == tables.shortened("a b c" * 3, 9) == "a b ca b…"
+    assert tables.shortened("123456", 6) == "123456"

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import tomli_w
 from numpy.typing import NDArray
 
 from higsfa import __version__
+from higsfa.evaluation.schema import FORMAT, MAX_NPZ, Metrics, to_json
 from higsfa.experiments import score
 from higsfa.experiments.config import RENAMED, USED, Config
 from higsfa.experiments.methods import Extracted, Method, extract, layer_records, make_network, methods_of
@@ -34,13 +34,11 @@ from higsfa.experiments.use import Run
 from higsfa.io import write_atomically
 from higsfa.io.arrays import read_npz
 from higsfa.models import save
-from higsfa.report.limits import MAX_NPZ
 from higsfa.report.predictions import guarded
 from higsfa.training.sources import evenly_spread
 
-__all__ = ["FORMAT", "train", "write_table"]
+__all__ = ["train", "write_table"]
 
-FORMAT = 1
 FILES = [score.DECODER, *(f"{name}.higsfa" for name in ("model", "head")), "config.toml", "predictions.csv"]
 FILES += ["metrics.json", "examples.npz", "environment.json", "log.txt"]
 MADE_LATER = ("report.html", "explorer.html", "decoder.npz")
@@ -171,8 +169,9 @@ def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine:
     write_json(folder / "environment.json", _environment(time.monotonic() - started))
     now = datetime.now(UTC).isoformat(timespec="seconds")
     head = {"format": FORMAT, "title": config.title, "created": now, "higsfa": __version__}
+    metrics = Metrics.of({**head, **gathered.metrics})
     log.note("finished")
-    write_json(folder / "metrics.json", {**head, **gathered.metrics})
+    write_atomically(folder / "metrics.json", metrics.to_json())
     drop_checkpoint(folder)
 
 
@@ -348,21 +347,7 @@ def drop_checkpoint(folder: Path) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """JSON that every reader understands: numbers that are not finite become null. Lists of numbers take one line."""
-    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
-    text = re.sub(r"\[\n([-+.\d\seEnul,]*)\]", lambda found: f"[{' '.join(found[1].split())}]", text)
-    write_atomically(path, f"{text}\n".encode())
-
-
-def _plain(value: Any) -> Any:
-    """Numbers that are finite, and texts that can be written: names of files need not be Unicode."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    return None if isinstance(value, float) and not isfinite(value) else value
+    write_atomically(path, to_json(content))
 
 
 def write_npz(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -17,6 +17,7 @@ from sklearn.metrics import confusion_matrix
 
 from higsfa import LabelHead, metrics
 from higsfa.core.graph.labels import missing
+from higsfa.evaluation.schema import MAX_CONFUSED
 from higsfa.experiments.config import USED, Config
 from higsfa.experiments.data import Samples, blocks, unit_range
 from higsfa.experiments.methods import Features, Method
@@ -25,7 +26,6 @@ from higsfa.experiments.split import Experiment, Label, Sets
 from higsfa.io import open_regular, read_regular, write_atomically
 from higsfa.metrics import ReconstructionSums
 from higsfa.reconstruction import LinearReconstruction
-from higsfa.report.limits import MAX_CONFUSED
 from higsfa.sources import Source
 from higsfa.training.sources import evenly_spread
 

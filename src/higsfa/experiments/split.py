@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from higsfa import sources
 from higsfa.core.graph.labels import encode_classes, is_discrete, missing, numeric
 from higsfa.evaluation import protocols
+from higsfa.evaluation.schema import LARGEST
 from higsfa.experiments.config import Config, DataTable, DistortionTable, FileData
 from higsfa.experiments.data import PixelRange, Samples, read_data
 from higsfa.experiments.reporting import ExperimentError, in_one_line, named, noted
@@ -24,6 +25,8 @@ USUAL_LABELS = {
     **{"digits": ("digit",), "toy": ("s1",), "fgnet": ("age",)},
 }
 UNITS = {"age": "years"}
+MAX_LABEL = LARGEST / 100
+"""Errors of such a label are numbers that metrics.json may hold."""
 CUT = {"eyes": "aligned by the eyes", "centre": "cut about their centre", None: "taken as they are"}
 
 
@@ -96,7 +99,14 @@ def label_values(label: Label, config: Config, values: NDArray[Any]) -> NDArray[
     table = config.labels.get(label.name)
     if label.is_numeric:
         with in_one_line(f"[labels.{label.name}] kind = 'numeric'"):
-            return numeric(values, f"label {label.name!r}")
+            column = numeric(values, f"label {label.name!r}")
+        largest = np.max(np.abs(column), initial=0, where=~np.isnan(column))
+        if largest > MAX_LABEL:
+            raise ExperimentError(
+                f"label {label.name!r} has values up to {largest:.3g}, too large to report errors of; "
+                "give it in a larger unit"
+            )
+        return column
     out = np.full(len(values), None, dtype=object)
     known = ~missing(values)
     names = table.names if table is not None else None

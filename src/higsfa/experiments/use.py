@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa import sources
+from higsfa.evaluation.schema import Label, Metrics, read_metrics
 from higsfa.experiments import score
 from higsfa.experiments.config import Config
 from higsfa.experiments.data import Samples
@@ -23,10 +24,7 @@ from higsfa.io import open_regular
 from higsfa.io.arrays import read_npz
 from higsfa.models import load
 from higsfa.reconstruction import LinearReconstruction, morph
-from higsfa.report.checks import read_json
-from higsfa.report.limits import MAX_METRICS
 from higsfa.report.predictions import read_columns
-from higsfa.report.reading import read_metrics
 from higsfa.sources import ImageFiles, Source
 from higsfa.training.sources import evenly_spread
 
@@ -70,8 +68,10 @@ class Run:
     Attributes
     ----------
     folder, name, config : path and name of the folder, Config
+    record : Metrics
+        All numbers, as described in docs/run-folder.md.
     metrics : dict
-        As described in docs/run-folder.md.
+        The same as plain lists and dicts, as metrics.json has them.
     predictions, examples : dicts of arrays
         Columns of predictions.csv (NaN or None where unknown), and the arrays of examples.npz.
     network, head : fitted estimators
@@ -119,7 +119,7 @@ class Run:
                 f"{folder} {wrong if begun else 'is not the folder of a run: it has no metrics.json'}"
             )
         self.config: Config = load_config(folder / "config.toml", of_run=True)
-        _ = self.metrics  # what is wrong with them shows here
+        _ = self.record  # what is wrong with it shows here
 
     def __repr__(self) -> str:
         return f"Run({os.fspath(self.folder)!r})"
@@ -131,25 +131,27 @@ class Run:
         return self.folder.resolve().name
 
     @cached_property
-    def metrics(self) -> dict[str, Any]:
+    def record(self) -> Metrics:
         path = self.folder / "metrics.json"
         with in_one_line(f"{path} cannot be read"):
-            found = read_json(path, MAX_METRICS)
-            read_metrics(found)
-        return found.value
+            return read_metrics(path)
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        return self.record.plain()
 
     @property
     def pixel_range(self) -> PixelRange | None:
-        found = self.metrics["data"].get("pixel_range")
-        return None if found is None else (float(found[0]), float(found[1]))
+        found = self.record.data.pixel_range
+        return None if found is None else (found[0], found[1])
 
     @property
     def cropping(self) -> str | None:
-        return self.metrics["data"].get("cropping")
+        return self.record.data.cropping
 
     @cached_property
     def predictions(self) -> dict[str, NDArray[Any]]:
-        texts = {label["name"] for label in self.metrics["labels"] if label["kind"] == "categorical"}
+        texts = {label.name for label in self.record.labels if not label.is_numeric}
         path = self.folder / "predictions.csv"
         with in_one_line(f"{path} cannot be read"):
             return read_columns(path, texts, max_bytes=MAX_CSV)
@@ -216,7 +218,7 @@ class Run:
         source
             For the methods below; its attribute ``paths`` tells which row is which picture.
         """
-        shape = tuple(self.metrics["data"].get("image_shape") or ())
+        shape = tuple(self.record.data.image_shape or ())
         if len(shape) != 2 or self.pixel_range is None:
             raise ExperimentError(
                 f"{self.name} was trained on samples of shape {tuple(self.network.input_shape_)}, not on grey "
@@ -355,7 +357,7 @@ class Run:
             test.source,
             decoder=decoder,
             labels=test.labels,
-            title=f"Explore: {self.metrics['title']}",
+            title=f"Explore: {self.record.title}",
             value_range=test.pixel_range,
         )
 
@@ -378,7 +380,7 @@ class Run:
             classes = [] if label.is_numeric else score.classes_of(label, [*columns, self.head.classes_[label.name]])
             name = label.name
             labels[name] = score.pooled_scores(label, [by_label[name]], true[name], found.values[name], classes)
-        method = self.metrics["methods"][0]["name"]
+        method = self.record.main.name
         return {"run": self.name, "method": method, "n_test": len(fold.test), "labels": labels}
 
 
@@ -398,24 +400,24 @@ def compare(runs: Sequence[Run]) -> dict[str, Any]:
     """
     if not runs:
         raise ExperimentError("there are no runs to compare; give at least one folder")
-    labels: dict[str, dict[str, Any]] = {}
+    labels: dict[str, Label] = {}
     rows = []
     for run in runs:
-        for label in run.metrics["labels"]:
-            known = labels.setdefault(label["name"], label)
-            if known["kind"] != label["kind"]:
+        for label in run.record.labels:
+            known = labels.setdefault(label.name, label)
+            if known.kind != label.kind:
                 raise ExperimentError(
-                    f"label {label['name']!r} is {known['kind']} in one run and {label['kind']} in {run.name}; "
+                    f"label {label.name!r} is {known.kind} in one run and {label.kind} in {run.name}; "
                     "compare runs with the same labels"
                 )
-        for method in run.metrics["methods"]:
+        for method in run.record.methods:
             found = {
-                name: {key: numbers[key] for key in ("mae", "rmse", "rate") if numbers.get(key) is not None}
-                for name, numbers in (method.get("labels") or {}).items()
-                if numbers is not None
+                name: {key: score.plain() for key in ("mae", "rmse", "rate") if (score := getattr(scores, key))}
+                for name, scores in (method.labels or {}).items()
+                if scores is not None
             }
-            rows.append({"run": run.name, "method": method["name"], "role": method["role"], "scores": found})
-    return {"labels": list(labels.values()), "rows": rows}
+            rows.append({"run": run.name, "method": method.name, "role": method.role, "scores": found})
+    return {"labels": [label.plain() for label in labels.values()], "rows": rows}
 
 
 def number(name: str, value: Any) -> float:

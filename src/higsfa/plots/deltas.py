@@ -11,16 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 def plot_delta_values(network: Any, layer: int | None = None, *, n_features: int = 40, ax: Any = None) -> Any:
     """Plot the Delta values of slow features, averaged over the nodes of a layer.
 
-    The band spans the middle 80 % of the nodes; the line at 2.0 is noise. Features close to it are no slower than that:
-    what a node would lose by keeping slow features only.
+    The band spans the middle 80 % of the nodes. The line at 2.0 is the Delta of noise: features close to it carry no
+    slow signal, and a node that keeps slow features only loses what else they carry.
 
     Parameters
     ----------
     network : fitted network
     layer : int, optional
-        Number of the layer, from 1; all layers by default.
+        Counted from 1; all layers by default.
     n_features : int, default=40
-        Most features to show.
+        Features to show at most.
     ax : matplotlib axes, optional
 
     Returns

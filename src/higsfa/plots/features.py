@@ -1,4 +1,4 @@
-"""What features see: templates, gradients, and the images that drive them most and least."""
+"""What features respond to: templates, gradients, and the images for which they are smallest and largest."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def plot_features(
     decoder: Any = None,
     n_extremes: int = 3,
 ) -> Any:
-    """Show three views of features, a row each.
+    """Show three views of features, one row for each feature.
 
-    From left to right: the template, what the feature adds to a linear reconstruction; the gradient at the mean image,
-    what would raise it there; and the images for which it is smallest and largest. Red raises, blue lowers.
+    From left to right: the template, which is what the feature adds to a linear reconstruction; its gradient at the
+    mean image; and the images for which it is smallest and largest. Red raises the feature, blue lowers it.
 
     Parameters
     ----------
@@ -33,11 +33,11 @@ def plot_features(
     Y : array of shape (n_samples, n_components), optional
         Their features; computed if not given.
     features : int or list of int, default=4
-        How many features, the first ones, or which.
+        The number of first features to show, or their indices.
     decoder : LinearReconstruction, optional
-        Where the templates come from; ``network.inverse_transform`` by default.
+        Gives the templates; ``network.inverse_transform`` by default.
     n_extremes : int, default=3
-        Images at each end.
+        Images with the smallest values, and as many with the largest.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Pages made from run folders: one HTML file each. Needs matplotlib and jinja2: ``pip install higsfa[plots]``."""
 
-from higsfa.report.checks import ReportError
+from higsfa.evaluation.schema import ReportError
 from higsfa.report.explorer import write_explorer
 from higsfa.report.page import write_report
 

@@ -6,13 +6,11 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from higsfa.report.numbers import shortened
-from higsfa.report.records import Label, Method
+from higsfa.evaluation.schema import Method
 
 # Colours that stand for the page's own, so that figures follow its light and dark schemes.
 INK, FAINT, ACCENT, PLATE = "#010203", "#010204", "#010205", "#010206"
@@ -28,8 +26,7 @@ WIDTH, HEIGHT = 4.5, 3.0
 RASTER_DPI = 160
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A drawing as SVG, with what to see in it and a text for those who cannot."""
 
     title: str
@@ -41,7 +38,7 @@ class Figure:
 def draw(name: str, paint: Callable[[Any], None], height: float = HEIGHT) -> str:
     """SVG of a figure that `paint` fills; text stays text, and colours come from the page.
 
-    `name` is the figure's own within its page: it keeps identifiers of figures apart.
+    `name` is unique within the page; identifiers in the SVG are derived from it.
     """
     import matplotlib
     from matplotlib.figure import Figure as Canvas
@@ -85,15 +82,15 @@ def _for_page(svg: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
     svg = re.sub(r"<style.*?</style>", "", svg, count=1, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
-    svg = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for size in ("width", "height"):
+        svg = re.sub(rf'(<svg\b[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
     for color, name in _FROM_PAGE.items():
         svg = svg.replace(color, name)
     return re.sub(r"\n\s*", "\n", svg)
 
 
 def looks_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
-    """Line styles of methods, told apart by colour, dash and marker; the main one stands out, chance steps back."""
+    """Line styles of methods, told apart by colour, dash and marker. The main method stands out, chance is faint."""
     looks: dict[str, dict[str, Any]] = {}
     n_others = 0
     for method in methods:
@@ -103,30 +100,12 @@ def looks_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
             look = dict(color=INK, alpha=0.55, linewidth=1.2, linestyle=":", marker="")
         else:
             n_others += 1
-            look = dict(
-                color=PALETTE[n_others % len(PALETTE)],
-                linewidth=1.5,
-                linestyle=_DASHES[n_others % len(_DASHES)],
-                marker=_MARKERS[n_others % len(_MARKERS)],
-            )
+            color, dash, marker = (options[n_others % len(options)] for options in (PALETTE, _DASHES, _MARKERS))
+            look = dict(color=color, linewidth=1.5, linestyle=dash, marker=marker)
         looks[method.name] = dict(markersize=3.5, **look)
     return looks
 
 
 def thinned(n: int, most: int) -> np.ndarray[Any, Any]:
-    """Row numbers, at most so many, spread evenly."""
+    """At most so many indices of n rows, evenly spaced."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
-
-
-def finish(axes: Any, x: str, y: str, legend: bool = True) -> None:
-    """Names of axes, grid, and a legend where there is something to tell apart."""
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.grid(True)
-    if legend and len(axes.get_legend_handles_labels()[1]) > 1:
-        axes.legend(loc="best")
-
-
-def with_unit(text: str, label: Label) -> str:
-    """The name of an axis, with the unit of the label in parentheses."""
-    return shortened(text) + (f" ({shortened(label.unit, 20)})" if label.unit else "")

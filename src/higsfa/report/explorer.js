@@ -3,9 +3,9 @@
 // sliders are computed from them. A slider changes the features, and then everything is shown anew.
 
 (() => {
-  // A face moved along a numeric label keeps its deviation from the class means. Only in the directions that tell the
-  // label it keeps at most this much of a typical deviation, because there estimates mean little far from all classes.
-  // What is more fades within this part of the label's range.
+  // A face moved along a numeric label keeps its deviation from the class means. In the directions that separate the
+  // classes it keeps at most this much of a typical deviation, because estimates mean little far from all classes; the
+  // rest fades within this part of the label's range.
   const KEPT_DEVIATION = 0.7;
   const FADING = 0.1;
   const CHANGE_GAIN = 2; // of the view "Change only"
@@ -35,7 +35,7 @@
     means: floats(label.means), // (classes, rank)
     factors: floats(label.factors), // (classes, rank, rank)
     logWeights: floats(label.log_weights),
-    telling: floats(label.telling ?? ""), // directions that tell a numeric label: (n, rank)
+    telling: floats(label.telling ?? ""), // directions that separate the classes of a numeric label: (n, rank)
   }));
   const nValues = data.height * data.width * data.channels;
 
@@ -51,7 +51,7 @@
     return u;
   }
 
-  // Adds to features y what a step du in the coordinates of the Gaussians means for them.
+  // Adds to features y a step du in the coordinates of the Gaussians.
   function addStep(label, y, du) {
     for (let i = 0; i < label.rank; i++) {
       for (let j = 0; j < label.n_features; j++) y[j] += du[i] * label.lift[i * label.n_features + j];
@@ -109,7 +109,7 @@
     return classMean(label, c).map((m, i) => share * m + (1 - share) * before[i]);
   }
 
-  // The part of a deviation that lies in the directions that tell the label.
+  // The part of a deviation that lies in the directions that separate the classes.
   function tellingPart(label, own) {
     const part = new Float64Array(label.rank);
     for (let start = 0; start < label.telling.length; start += label.rank) {
@@ -135,14 +135,15 @@
     return y;
   }
 
-  // The way of face y to a class of a categorical label: from what it is like of the other classes to the class mean.
-  function wayTo(label, c, y) {
+  // The path of face y to a class of a categorical label: from the means of the other classes, weighted by their
+  // probabilities, to the mean of this class.
+  function pathTo(label, c, y) {
     const from = new Float64Array(label.rank);
     posterior(label, y, c).forEach((share, k) => classMean(label, k).forEach((m, i) => (from[i] += share * m)));
     return { from, step: from.map((m, i) => label.means[c * label.rank + i] - m) };
   }
 
-  // Where on this way the face is: 0 at its beginning, 1 at the mean of the class.
+  // Where on this path the face is: 0 at its start, 1 at the mean of the class.
   function placeOn({ from, step }, label, y) {
     const u = project(label, y);
     const along = step.reduce((sum, s, i) => sum + s * (u[i] - from[i]), 0);
@@ -151,8 +152,7 @@
 
   // ------------------------------------------------------------------------------------------- the face as it is now
 
-  let face = faces[0];
-  let features = face.features.slice();
+  let face, features; // set by chooseFace
   let anchor = null; // the face from which a label's slider is being moved, as long as nothing else is moved
 
   function moveFeature(position, deviations) {
@@ -168,10 +168,10 @@
       const start = estimate({ ...label, integer: false }, anchor.features).value;
       features = movedTo(label, anchor.features, start, value);
     } else {
-      const way = wayTo(label, target, anchor.features);
-      const distance = value / 100 - placeOn(way, label, anchor.features);
+      const path = pathTo(label, target, anchor.features);
+      const distance = value / 100 - placeOn(path, label, anchor.features);
       features = anchor.features.slice();
-      addStep(label, features, way.step.map((s) => s * distance));
+      addStep(label, features, path.step.map((s) => s * distance));
     }
   }
 
@@ -244,7 +244,7 @@
       const value = isMoving ? Number(input.value) : estimate(label, features).value;
       return [value, value.toFixed(label.decimals)];
     }
-    const value = isMoving ? Number(input.value) : 100 * placeOn(wayTo(label, target, features), label, features);
+    const value = isMoving ? Number(input.value) : 100 * placeOn(pathTo(label, target, features), label, features);
     return [value, `${Math.round(value)} %`];
   }
 
@@ -274,14 +274,15 @@
 
   // ------------------------------------------------------------------------------------------- listening
 
-  function chooseFace(number) {
+  // The chosen face as its photograph has it.
+  function chooseFace() {
+    const number = Number(document.querySelector("input[name=face]:checked").value);
     face = faces[number];
     features = face.features.slice();
     anchor = null;
     canvas.setAttribute("aria-label", `Face ${number + 1}`);
+    show();
   }
-
-  const chosenFace = () => Number(document.querySelector("input[name=face]:checked").value);
 
   for (const { input, feature, label, target } of sliders) {
     input.addEventListener("input", () => {
@@ -291,18 +292,8 @@
       show();
     });
   }
-  for (const input of document.querySelectorAll("input[name=face]")) {
-    input.addEventListener("change", () => {
-      chooseFace(chosenFace());
-      show();
-    });
-  }
+  for (const input of document.querySelectorAll("input[name=face]")) input.addEventListener("change", chooseFace);
   for (const input of document.querySelectorAll("input[name=view]")) input.addEventListener("change", show);
-  document.getElementById("reset").addEventListener("click", () => {
-    chooseFace(chosenFace());
-    show();
-  });
-
-  chooseFace(chosenFace());
-  show();
+  document.getElementById("reset").addEventListener("click", chooseFace);
+  chooseFace();
 })();

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import io
-import json
-from importlib import resources
+from collections.abc import Mapping
+from math import floor, log10
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from sklearn.utils.validation import check_is_fitted
 
 from higsfa.core.graph.labels import label_names, missing, pick_label
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
 from higsfa.io import write_atomically
-from higsfa.report.explorer_data import Examples, Floats, label_data, label_sliders, payload, shown
+from higsfa.report import html
 from higsfa.sources import Source, as_source
 
-__all__ = ["write_explorer"]
-
+Floats = NDArray[np.float64]
 SLIDER_REACH = 4.0
 """Feature sliders go this many standard deviations to either side."""
 TITLE = "Explore the features of a face"
@@ -62,7 +60,7 @@ def write_explorer(
     decoder : object with ``components_`` (n_features, n_pixels) and ``intercept_`` (n_pixels,)
         Pictures from features, such as a fitted :class:`higsfa.reconstruction.LinearReconstruction`.
     labels : DataFrame, dict of arrays, or array, optional
-        What annotators wrote down about the images, shown beside the estimates.
+        Annotations of the images, shown beside the estimates.
     title : str
     n_slow, n_reconstructive : int, default=6 and 12
         Number of sliders for the first slow and the first reconstructive features.
@@ -73,7 +71,7 @@ def write_explorer(
     Returns
     -------
     Path
-        Of the file.
+        The file written.
 
     Examples
     --------
@@ -97,35 +95,34 @@ def write_explorer(
     black, white = value_range or ((0.0, 255.0) if source.dtype.kind in "iub" else (0.0, 1.0))
     features = np.asarray(network.transform(source), dtype=np.float64)
     components = np.asarray(decoder.components_, dtype=np.float64) * (255.0 / (white - black))
-    if components.shape != (features.shape[1], np.prod(shape)):
-        raise ValueError(
-            f"decoder.components_ has shape {components.shape}, but the network makes {features.shape[1]} features of "
-            f"{int(np.prod(shape))} pixel values; fit the decoder to this network's features and images"
-        )
-    if head.n_features_in_ > features.shape[1]:
-        raise ValueError(
-            f"head was fitted to {head.n_features_in_} features, but the network makes {features.shape[1]}; "
-            "fit it to features of this network"
-        )
+    _check_sizes(components, head, features.shape[1], int(np.prod(shape)))
     rows = _spread(len(source), n_examples)
     intercept = (np.asarray(decoder.intercept_, dtype=np.float64) - black) * (255.0 / (white - black))
-    examples = Examples(
-        _photographs(source, rows, black, white),
-        _as_bytes(features[rows] @ components + intercept),
-        features[rows],
-        _annotations(labels, rows, len(source)),
-    )
+    photographs = _photographs(source, rows, black, white)
+    rebuilt = _as_bytes(features[rows] @ components + intercept)
+    annotated = _annotations(labels, rows, len(source))
     heads = [label_data(head, name) for name in head.label_names_ if isinstance(head.models_[name], GaussianClasses)]
-    slow, rest = _sliders(network.get_feature_names_out(), n_slow, n_reconstructive)
+    slow, rest = _chosen(network.get_feature_names_out(), n_slow, n_reconstructive)
     used = max((label["n_features"] for label in heads), default=0)
-    moving = np.array(sorted({*range(used), *slow, *rest}), dtype=np.intp)
-    data = payload(shape, examples, features, components, moving, heads)
-    place = {int(feature): position for position, feature in enumerate(moving)}
-    groups = [
-        ("Slow features", [(place[j], f"Slow {i + 1}") for i, j in enumerate(slow)]),
-        ("Reconstructive features", [(place[j], f"Reconstructive {i + 1}") for i, j in enumerate(rest)]),
+    moving = sorted({*range(used), *slow, *rest})
+    faces = [
+        {"features": _floats(y), "photograph": _base64(photo), "reconstruction": _base64(built), "annotated": said}
+        for y, photo, built, said in zip(features[rows][:, moving], photographs, rebuilt, annotated, strict=True)
     ]
-    page = _render(data, title, features.shape[1], groups, _thumbnails(examples, shape))
+    data = {"height": shape[0], "width": shape[1], "channels": shape[2], "faces": faces, "labels": heads}
+    page = html.render(
+        "explorer.html.jinja",
+        "explorer.css",
+        title=title,
+        n_features=features.shape[1],
+        thumbnails=_thumbnails(photographs, annotated, shape),
+        labels=heads,
+        label_sliders=label_sliders(heads),
+        slow_sliders=_feature_sliders("Slow", [moving.index(j) for j in slow]),
+        reconstructive_sliders=_feature_sliders("Reconstructive", [moving.index(j) for j in rest]),
+        has_annotations=any(annotated),
+        data=html.json_in_html(data | _decoder_data(features[:, moving], components[moving])),
+    )
     write_atomically(out, page.encode("utf-8"))
     return Path(out)
 
@@ -142,14 +139,27 @@ def _picture_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     raise ValueError(f"the network takes samples of shape {tuple(shape)}; the explorer shows grey or RGB pictures only")
 
 
+def _check_sizes(components: Floats, head: LabelHead, n_features: int, n_values: int) -> None:
+    if components.shape != (n_features, n_values):
+        raise ValueError(
+            f"decoder.components_ has shape {components.shape}, but the network makes {n_features} features of "
+            f"{n_values} pixel values; fit the decoder to this network's features and images"
+        )
+    if head.n_features_in_ > n_features:
+        raise ValueError(
+            f"head was fitted to {head.n_features_in_} features, but the network makes {n_features}; "
+            "fit it to features of this network"
+        )
+
+
 def _spread(n: int, n_examples: int) -> NDArray[np.intp]:
     if n < 1 or n_examples < 1:
         raise ValueError(f"images holds {n} pictures and n_examples={n_examples}: the page needs one face or more")
     return np.unique(np.linspace(0, n - 1, min(n, n_examples)).round().astype(np.intp))
 
 
-def _sliders(names: Any, n_slow: int, n_reconstructive: int) -> tuple[list[int], list[int]]:
-    """Numbers of the first slow and the first reconstructive features."""
+def _chosen(names: Any, n_slow: int, n_reconstructive: int) -> tuple[list[int], list[int]]:
+    """Indices of the first slow and the first reconstructive features."""
     is_slow = np.array(["slow" in str(name) for name in names], dtype=bool)
     return np.flatnonzero(is_slow)[:n_slow].tolist(), np.flatnonzero(~is_slow)[:n_reconstructive].tolist()
 
@@ -182,62 +192,112 @@ def _annotations(labels: Any, rows: NDArray[np.intp], n: int) -> list[dict[str, 
     return out
 
 
-def _thumbnails(examples: Examples, shape: tuple[int, int, int]) -> list[tuple[str, str]]:
+def _thumbnails(
+    photographs: NDArray[np.uint8], annotated: list[dict[str, str]], shape: tuple[int, int, int]
+) -> list[tuple[str, str]]:
     """Address and description of the pictures to choose from."""
-    from PIL import Image
-
     out = []
-    for i, (photo, said) in enumerate(zip(examples.photographs, examples.annotated, strict=True)):
-        buffer = io.BytesIO()
-        Image.fromarray(photo.reshape(shape[:2] if shape[2] == 1 else shape)).save(buffer, "PNG", optimize=True)
-        address = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
-        annotated = ", ".join(f"{name} {value}" for name, value in said.items())
-        out.append((address, f"Face {i + 1}" + (f", annotated {annotated}" if annotated else "")))
+    for i, (photo, said) in enumerate(zip(photographs, annotated, strict=True)):
+        address = html.png_address(Image.fromarray(photo.reshape(shape[:2] if shape[2] == 1 else shape)))
+        text = ", ".join(f"{name} {value}" for name, value in said.items())
+        out.append((address, f"Face {i + 1}" + (f", annotated {text}" if text else "")))
     return out
 
 
-# ---------------------------------------------------------------------------------------------- the page
+# ---------------------------------------------------------------------------------------------- data of the page
 
 
-def _render(
-    data: dict[str, Any],
-    title: str,
-    n_features: int,
-    groups: list[tuple[str, list[tuple[int, str]]]],
-    thumbnails: list[tuple[str, str]],
-) -> str:
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise ImportError("write_explorer needs jinja2: pip install 'higsfa[plots]'") from error
-    parts = resources.files("higsfa.report")
-    template, style, script = (
-        (parts / f"explorer.{ending}").read_text(encoding="utf-8") for ending in ("html.jinja", "css", "js")
-    )
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(template).render(
-        title=title,
-        n_features=n_features,
-        reach=SLIDER_REACH,
-        groups=groups,
-        thumbnails=thumbnails,
-        labels=data["labels"],
-        label_sliders=label_sliders(data["labels"]),
-        has_annotations=any(face["annotated"] for face in data["faces"]),
-        style=style,
-        script=script,
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-        data=_json_in_html(data),
-    )
+def _decoder_data(features: Floats, components: Floats) -> dict[str, str]:
+    """Mean and deviation of features, and what one deviation of each changes in the picture, in 256 steps."""
+    mean, deviation = features.mean(axis=0), features.std(axis=0)
+    deviation[deviation == 0] = 1.0
+    steps, levels = quantised(components * deviation[:, None])
+    numbers = {"mean": _floats(mean), "deviation": _floats(deviation), "steps": _floats(steps)}
+    return numbers | {"components": _base64(levels)}
 
 
-def _hash(text: str) -> str:
-    """As a Content-Security-Policy names the one script or style that it allows."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+def quantised(components: Floats) -> tuple[Floats, NDArray[np.int8]]:
+    """Steps (k,) and whole numbers (k, P) from -127 to 127 whose products are close to the components."""
+    steps = np.abs(components).max(axis=1) / 127.0
+    levels = np.rint(components / np.where(steps == 0, 1.0, steps)[:, None])
+    return steps, levels.astype(np.int8)
 
 
-def _json_in_html(data: dict[str, Any]) -> str:
-    """JSON in which no character can end the script element it stands in or begin a comment there."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+def label_data(head: LabelHead, name: Any) -> dict[str, Any]:
+    """A label's Gaussians, with the scale of features folded into the projection and its inverse, the lift."""
+    model, classes, is_numeric = head.models_[name], head.classes_[name], bool(head.is_numeric_[name])
+    varies = np.isfinite(model.scale)
+    scale = np.where(varies, model.scale, 1.0)
+    integer = head.integer.get(name, False) if isinstance(head.integer, Mapping) else head.integer
+    label: dict[str, Any] = {
+        "name": shown(name),
+        "numeric": is_numeric,
+        "classes": [float(c) for c in classes] if is_numeric else [str(c) for c in classes],
+        "n_features": len(model.center),
+        "rank": model.projection.shape[1],
+        "center": _floats(model.center),
+        "projection": _floats(model.projection * (varies / scale)[:, None]),
+        "lift": _floats(np.linalg.pinv(model.projection) * np.where(varies, model.scale, 0.0)),
+        "means": _floats(model.means),
+        "factors": _floats(model.factors),
+        "log_weights": _floats(model.log_weights),
+    }
+    if is_numeric:
+        step = _nice_step(float(classes[-1] - classes[0]))
+        decimals = 0 if integer else max(0, 1 - floor(log10(step)))
+        low, high = floor(classes[0] / step) * step, -floor(-classes[-1] / step) * step
+        label |= {"integer": bool(integer), "step": step, "low": low, "high": high, "decimals": decimals}
+        label["telling"] = _floats(_telling(model.means))
+    return label
+
+
+def _telling(means: Floats) -> Floats:
+    """Orthogonal directions in which the class means vary more than the samples of a class, whose variance is 1."""
+    deviation = (means - means.mean(axis=0)) / np.sqrt(len(means))
+    _, lengths, directions = np.linalg.svd(deviation, full_matrices=False)
+    return np.asarray(directions[lengths > 1.0])
+
+
+def label_sliders(heads: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One slider for a numeric label or one of two classes, else one for each class, in per cent of the way to it."""
+    sliders: list[dict[str, Any]] = []
+    for number, label in enumerate(heads):
+        name, classes = label["name"], label["classes"]
+        if len(classes) < 2:
+            continue
+        if label["numeric"]:
+            limits = {key: label[key] for key in ("low", "high", "step")}
+            sliders.append({"id": f"label-{number}", "label": number, "target": None, "text": name, **limits})
+            continue
+        for target in [1] if len(classes) == 2 else range(len(classes)):
+            text = f"{name}: {classes[0]} to {classes[1]}" if len(classes) == 2 else f"{name}: {classes[target]}"
+            entry = {"id": f"label-{number}-{target}", "label": number, "target": target, "text": text}
+            sliders.append({**entry, "low": -50, "high": 150, "step": 5})
+    return sliders
+
+
+def _feature_sliders(kind: str, places: list[int]) -> list[dict[str, Any]]:
+    """Sliders for features at these places of the page's data, in standard deviations."""
+    reach = {"low": -SLIDER_REACH, "high": SLIDER_REACH, "step": 0.1}
+    names = (f"{kind} {number}" for number in range(1, len(places) + 1))
+    return [{"id": f"feature-{j}", "feature": j, "text": name, **reach} for name, j in zip(names, places, strict=True)]
+
+
+def _nice_step(extent: float) -> float:
+    """1, 2 or 5 times a power of ten, so that a slider has about fifty steps."""
+    wanted = extent / 40.0 or 1.0
+    power = 10.0 ** floor(log10(wanted))
+    return max(factor * power for factor in (1, 2, 5) if factor * power <= wanted)
+
+
+def shown(name: Any) -> str:
+    """Columns of an array have numbers instead of names."""
+    return f"label {name}" if isinstance(name, int) else str(name)
+
+
+def _floats(values: Any) -> str:
+    return _base64(np.asarray(values, dtype="<f4"))
+
+
+def _base64(values: NDArray[Any]) -> str:
+    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")

@@ -1,19 +1,29 @@
-"""Figures of estimates and their errors. Each function gives None where the run has nothing to show."""
+"""The figures of a report, and its contact sheet. A function gives None where the run has nothing to show."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
+from higsfa.evaluation.schema import Label, Metrics
 from higsfa.metrics import ErrorByLabel, error_by_label
-from higsfa.report.drawing import ACCENT, DOTS, FAINT, INK, Figure, draw, finish, looks_of, thinned, with_unit
-from higsfa.report.numbers import percent, short, shortened
-from higsfa.report.records import Label, Metrics, RunFolder
+from higsfa.report.drawing import ACCENT, DOTS, FAINT, HEIGHT, INK, PALETTE, PLATE, Figure, draw, looks_of, thinned
+from higsfa.report.html import png_address
+from higsfa.report.reading import RunFolder
+from higsfa.report.tables import percent, short, shortened
 
 MAX_POINTS = 3000
 MAX_COUNTED_CLASSES = 10
 MAX_CURVE = 25
+N_DELTAS = 10
+PER_STRIP = 8
+MAX_SIDE = 128
+
+# ---------------------------------------------------------------------------------------------- estimates
 
 
 def estimate_figure(run: RunFolder, label: Label) -> Figure | None:
@@ -26,7 +36,6 @@ def estimate_figure(run: RunFolder, label: Label) -> Figure | None:
     if len(truth) == 0:
         return None
     curve = _curve(truth, estimate)
-
     title = f"Estimated against true {label.name}"
 
     def paint(canvas: Any) -> None:
@@ -38,18 +47,21 @@ def estimate_figure(run: RunFolder, label: Label) -> Figure | None:
         ends = [truth.min(), truth.max()]
         axes.plot(ends, ends, color=INK, linewidth=0.9, linestyle="--", label="perfect")
         axes.plot(curve.label, curve.mean_estimate, color=ACCENT, linewidth=2, label="mean estimate")
-        finish(axes, with_unit(f"true {label.name}", label), f"estimated {shortened(label.name)}")
+        _finish(axes, _with_unit(f"true {label.name}", label), f"estimated {shortened(label.name)}")
 
     mae = float(np.mean(np.abs(estimate - truth)))
-    return Figure(
-        title=title,
-        lead=(
-            "Each dot is a test sample; on the dashed line estimates are perfect. The band is as wide as the mean "
-            "absolute error there. Where the thick line leaves the dashed one, estimates lean to one side."
-        ),
-        alt=f"Scatter plot of {len(truth):,} estimates of {label.name}, mean absolute error {short(mae)}.",
-        svg=draw(title, paint),
+    lead = (
+        "Each dot is a test sample; on the dashed line estimates are perfect. The band is as wide as the mean "
+        "absolute error there. Where the thick line leaves the dashed one, estimates lean to one side."
     )
+    alt = f"Scatter plot of {len(truth):,} estimates of {label.name}, mean absolute error {short(mae)}."
+    return _figure(title, lead, alt, paint)
+
+
+def _curve(truth: NDArray[Any], estimate: NDArray[Any]) -> ErrorByLabel:
+    """Mean estimate and error by whole values of the label if their number suits a curve, else by bins."""
+    n_whole = len(np.unique(np.floor(truth)))
+    return error_by_label(truth, estimate, None if 8 <= n_whole <= MAX_CURVE else MAX_CURVE)
 
 
 def error_figure(metrics: Metrics, label: Label) -> Figure | None:
@@ -58,34 +70,26 @@ def error_figure(metrics: Metrics, label: Label) -> Figure | None:
     curves = {m.name: curve for m in methods if (curve := m.scores(label).by_label) and curve.label}
     if not curves:
         return None
-    looks = looks_of(metrics.methods)
     main = curves.get(metrics.main.name) or next(iter(curves.values()))
-
     title = f"Error as a function of {label.name}"
 
     def paint(canvas: Any) -> None:
         axes = canvas.subplots()
-        for method, curve in curves.items():
-            mae = np.array([np.nan if value is None else value for value in curve.mae])
-            look = looks[method] | ({"marker": ""} if len(mae) > 25 else {})
-            axes.plot(curve.label, mae, label=shortened(method, 24), **look)
+        _plot_methods(axes, metrics, {name: (curve.label, curve.mae) for name, curve in curves.items()})
         axes.set_ylim(bottom=0)
         counts = axes.twinx()
         counts.fill_between(main.label, main.count, step="mid", color=FAINT, linewidth=0)
         counts.set_ylim(0, 4 * max(max(main.count), 1))
         counts.set_axis_off()
         counts.set_zorder(axes.get_zorder() - 1)
-        finish(axes, with_unit(f"true {label.name}", label), with_unit("MAE", label))
+        _finish(axes, _with_unit(f"true {label.name}", label), _with_unit("MAE", label))
 
-    return Figure(
-        title=title,
-        lead=(
-            "Mean absolute error at each true value; lower is better. The grey area shows how many test samples there "
-            "are: where it is thin, errors are larger and less certain."
-        ),
-        alt=f"Mean absolute error of {label.name} against its true value, one line for each of {', '.join(curves)}.",
-        svg=draw(title, paint),
+    lead = (
+        "Mean absolute error at each true value; lower is better. The grey area shows how many test samples there "
+        "are: where it is thin, errors are larger and less certain."
     )
+    alt = f"Mean absolute error of {label.name} against its true value, one line for each of {', '.join(curves)}."
+    return _figure(title, lead, alt, paint)
 
 
 def cumulative_figure(metrics: Metrics, label: Label) -> Figure | None:
@@ -93,25 +97,21 @@ def cumulative_figure(metrics: Metrics, label: Label) -> Figure | None:
     curves = {m.name: curve for m in metrics.methods if (curve := m.scores(label).cumulative) and curve.thresholds}
     if not curves:
         return None
-    looks = looks_of(metrics.methods)
-
     title = f"Cumulative scores, {label.name}"
 
     def paint(canvas: Any) -> None:
         axes = canvas.subplots()
+        sorted_curves = {}
         for method, curve in curves.items():
             order = np.argsort(curve.thresholds)
-            scores = 100 * np.array(curve.scores)[order]
-            axes.plot(np.array(curve.thresholds)[order], scores, label=shortened(method, 24), **looks[method])
+            sorted_curves[method] = np.array(curve.thresholds)[order], 100 * np.array(curve.scores)[order]
+        _plot_methods(axes, metrics, sorted_curves)
         axes.set_ylim(0, 102)
-        finish(axes, with_unit("allowed error", label), "test samples within it (%)")
+        _finish(axes, _with_unit("allowed error", label), "test samples within it (%)")
 
-    return Figure(
-        title=title,
-        lead="How many estimates are good enough, for every idea of good enough. Further up and left is better.",
-        alt=f"Cumulative scores of {label.name}, one rising curve for each of {', '.join(curves)}.",
-        svg=draw(title, paint),
-    )
+    lead = "How many estimates are good enough, for every idea of good enough. Further up and left is better."
+    alt = f"Cumulative scores of {label.name}, one rising curve for each of {', '.join(curves)}."
+    return _figure(title, lead, alt, paint)
 
 
 def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
@@ -119,14 +119,13 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
     counts = metrics.main.scores(label).confusion
     if not counts:
         return None
+    from matplotlib.colors import to_rgba
+
     matrix = np.array(counts, dtype=np.float64)
     totals = matrix.sum(axis=1, keepdims=True)
     shares = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals > 0)
     n = len(matrix)
-    from matplotlib.colors import to_rgba
-
-    classes = label.classes if len(label.classes) == n else tuple(map(str, range(n)))
-
+    classes = label.classes if label.classes and len(label.classes) == n else tuple(map(str, range(n)))
     title = f"Confusion matrix, {label.name}"
 
     def paint(canvas: Any) -> None:
@@ -150,18 +149,202 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
         axes.set_ylabel(f"true {shortened(label.name)}")
 
     correct = float(np.trace(matrix) / max(matrix.sum(), 1))
-    return Figure(
-        title=title,
-        lead=(
-            "Each row is a true class and adds up to 100\N{NO-BREAK SPACE}%; stronger colour is more. The diagonal is "
-            "right, everything beside it is mistaken for the class of its column."
-        ),
-        alt=f"Confusion matrix of {n} classes of {label.name}; {percent(correct)} of the samples lie on the diagonal.",
-        svg=draw(title, paint, height=3.6),
+    lead = (
+        "Each row is a true class and adds up to 100\N{NO-BREAK SPACE}%; stronger colour is more. The diagonal is "
+        "right, everything beside it is mistaken for the class of its column."
     )
+    alt = f"Confusion matrix of {n} classes of {label.name}; {percent(correct)} of the samples lie on the diagonal."
+    return _figure(title, lead, alt, paint, height=3.6)
 
 
-def _curve(truth: Any, estimate: Any) -> ErrorByLabel:
-    """Mean estimate and error by whole values of the label if their number suits a curve, else by bins."""
-    n_whole = len(np.unique(np.floor(truth)))
-    return error_by_label(truth, estimate, None if 8 <= n_whole <= MAX_CURVE else MAX_CURVE)
+# ---------------------------------------------------------------------------------------------- features
+
+
+def delta_figure(metrics: Metrics) -> Figure | None:
+    """Delta values of the first features on test samples."""
+    values = {m.name: m.delta.test[:N_DELTAS] for m in metrics.methods if m.delta and m.delta.test}
+    if not values:
+        return None
+    title = "Delta of the first features"
+
+    def paint(canvas: Any) -> None:
+        axes = canvas.subplots()
+        _plot_methods(axes, metrics, {name: (range(1, len(deltas) + 1), deltas) for name, deltas in values.items()})
+        _finish_deltas(axes, "feature", "Delta, test samples")
+
+    lead = "Delta: 0 is constant, 2 is noise; lower is slower. Features near the dashed line carry no slow signal."
+    alt = f"Delta values of the first features on test samples, one line for each of {', '.join(values)}."
+    return _figure(title, lead, alt, paint)
+
+
+def layer_figure(metrics: Metrics) -> Figure | None:
+    """The slowest feature's Delta from layer to layer."""
+    layers = [x for x in metrics.layers or () if x.mean_delta_1 is not None or x.min_delta_1 is not None]
+    if not layers:
+        return None
+    title = "Delta per layer"
+
+    def paint(canvas: Any) -> None:
+        axes = canvas.subplots()
+        numbers = [layer.layer for layer in layers]
+        mean = np.array([layer.mean_delta_1 for layer in layers], dtype=np.float64)
+        least = np.array([layer.min_delta_1 for layer in layers], dtype=np.float64)
+        axes.plot(numbers, mean, color=ACCENT, linewidth=2.2, marker="o", markersize=4, label="mean over nodes")
+        axes.plot(numbers, least, color=PALETTE[1], linestyle="--", marker="s", markersize=4, label="slowest node")
+        _finish_deltas(axes, "layer", "Delta of the first feature")
+
+    lead = "The first feature of each layer's nodes. A falling line shows that higher layers find slower features."
+    alt = f"Delta of the first feature over {len(layers)} layers, mean over nodes and slowest node."
+    return _figure(title, lead, alt, paint)
+
+
+def feature_figure(run: RunFolder, label: Label) -> Figure | None:
+    """The first features of test samples, coloured by a label."""
+    features, rows = run.examples.features, run.examples.feature_rows
+    if features is None or rows is None or features.shape[1] < 2 or run.predictions is None:
+        return None
+    if label.name not in run.predictions.truth:
+        return None
+    values = run.predictions.truth[label.name][rows]
+    usable = np.isfinite(features).all(axis=1)
+    if label.is_numeric:
+        usable &= np.isfinite(values)
+    features, values = features[usable], values[usable]
+    if len(features) == 0:
+        return None
+    pairs = [(0, 1), (2, 3)] if features.shape[1] >= 4 else [(0, 1)]
+    title = f"First features, coloured by {label.name}"
+
+    def paint(canvas: Any) -> None:
+        panels = canvas.subplots(1, len(pairs), squeeze=False)[0]
+        kept = thinned(len(features), MAX_POINTS)
+        paint_panel = _numeric_panel if label.is_numeric else _class_panel
+        for axes, (i, j) in zip(panels, pairs, strict=True):
+            handle = paint_panel(axes, features[kept, i], features[kept, j], values[kept], label)
+            axes.set(facecolor=PLATE, xticks=[], yticks=[], xlabel=f"feature {i + 1}", ylabel=f"feature {j + 1}")
+        if label.is_numeric:
+            bar = canvas.colorbar(handle, ax=panels.tolist(), location="bottom", aspect=40, pad=0.03)
+            bar.solids.set(alpha=1, rasterized=True)
+            bar.outline.set_visible(False)
+            bar.set_label(_with_unit(label.name, label))
+        else:
+            handles, names = panels[0].get_legend_handles_labels()
+            columns = min(len(names), 4)
+            legend = canvas.legend(handles, names, loc="outside lower center", ncols=columns, markerscale=3)
+            for dot in legend.legend_handles:
+                dot.set(alpha=1, rasterized=False)
+
+    lead = (
+        "Each dot is a test sample. Colours that lie in order, or in clusters, mean that these features say "
+        f"something about {label.name}."
+    )
+    alt = f"Scatter plots of the first features of {len(features):,} test samples, coloured by {label.name}."
+    return _figure(title, lead, alt, paint, height=3.2)
+
+
+def _numeric_panel(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
+    return axes.scatter(x, y, c=values, cmap="viridis", s=5, alpha=0.8, linewidths=0, rasterized=True)
+
+
+def _class_panel(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
+    """One colour for each of the first classes, grey for all others."""
+    named = (label.classes or tuple(sorted({v for v in values if v is not None})))[: len(PALETTE)]
+    look = {"s": 5, "alpha": 0.7, "linewidths": 0, "rasterized": True}
+    others = ~np.isin(values, named)
+    if others.any():
+        axes.scatter(x[others], y[others], color="0.6", label="others", **look)
+    for name, color in zip(named, PALETTE, strict=False):
+        chosen = values == name
+        axes.scatter(x[chosen], y[chosen], color=color, label=shortened(name, 18), **look)
+
+
+# ---------------------------------------------------------------------------------------------- axes
+
+
+def _figure(title: str, lead: str, alt: str, paint: Callable[[Any], None], height: float = HEIGHT) -> Figure:
+    return Figure(title, lead, alt, draw(title, paint, height))
+
+
+def _plot_methods(axes: Any, metrics: Metrics, curves: Mapping[str, tuple[Any, Any]]) -> None:
+    """One line for each method; missing values are gaps, and long lines have no markers."""
+    looks = looks_of(metrics.methods)
+    for method, (x, y) in curves.items():
+        look = looks[method] | ({"marker": ""} if len(x) > MAX_CURVE else {})
+        axes.plot(x, np.array(y, dtype=np.float64), label=shortened(method, 24), **look)
+
+
+def _finish(axes: Any, x: str, y: str) -> None:
+    """Names of axes, a grid, and a legend if there are several lines."""
+    axes.set(xlabel=x, ylabel=y)
+    axes.grid(True)
+    if len(axes.get_legend_handles_labels()[1]) > 1:
+        axes.legend(loc="best")
+
+
+def _finish_deltas(axes: Any, x: str, y: str) -> None:
+    """The same, with the Delta of noise as a line, and whole numbers below."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.axhline(2.0, color=INK, alpha=0.6, linewidth=1, linestyle="--")
+    place = {"xycoords": ("axes fraction", "data"), "ha": "left", "va": "bottom"}
+    axes.annotate("noise", (0.02, 2), alpha=0.8, fontsize=8.5, **place)
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _finish(axes, x, y)
+
+
+def _with_unit(text: str, label: Label) -> str:
+    """The name of an axis, with the unit of the label in parentheses."""
+    return shortened(text) + (f" ({shortened(label.unit, 20)})" if label.unit else "")
+
+
+# ---------------------------------------------------------------------------------------------- the contact sheet
+
+
+class Strip(NamedTuple):
+    """Pictures side by side, as a data address."""
+
+    name: str
+    note: str
+    alt: str
+    url: str
+
+
+class Block(NamedTuple):
+    strips: tuple[Strip, ...]
+    n_pictures: int
+
+
+def contact_sheet(run: RunFolder) -> tuple[Block, ...]:
+    """Blocks of up to eight images, each with one strip for the input and one for each method."""
+    images, rebuilt = run.examples.images, run.examples.reconstructions
+    if images is None or rebuilt is None or images.size == 0:
+        return ()
+    errors = {m.name: m.reconstruction_error.global_ for m in run.metrics.methods if m.reconstruction_error}
+    blocks = []
+    for lo in range(0, len(images), PER_STRIP):
+        part = slice(lo, lo + PER_STRIP)
+        n = len(images[part])
+        strips = [Strip("input", "", f"{n} test images", _strip(images[part]))]
+        for name, pictures in zip(run.examples.reconstruction_names, rebuilt, strict=True):
+            error = errors.get(name)
+            note = "" if error is None else f"error {short(error)}"
+            alt = f"the same images rebuilt from the features of {name}"
+            strips.append(Strip(shortened(name, 30), note, alt, _strip(pictures[part])))
+        blocks.append(Block(tuple(strips), n))
+    return tuple(blocks)
+
+
+def _strip(pictures: NDArray[Any]) -> str:
+    """Pictures in a row with clear gaps between them, as a data address."""
+    tiles = []
+    for picture in np.rint(255 * np.clip(np.nan_to_num(pictures), 0, 1)).astype(np.uint8):
+        tile = Image.fromarray(picture)
+        tile.thumbnail((MAX_SIDE, MAX_SIDE))
+        tiles.append(tile)
+    width, height = tiles[0].size
+    gap = max(2, width // 16)
+    strip = Image.new("LA", (len(tiles) * (width + gap) - gap, height))
+    for i, tile in enumerate(tiles):
+        strip.paste(tile.convert("LA"), (i * (width + gap), 0))
+    return png_address(strip)

@@ -1,36 +1,30 @@
-"""A run folder as one page: reading, tables and figures put together."""
+"""The report: tables and figures of a run folder on one page."""
 
 from __future__ import annotations
 
 import os
 import webbrowser
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
-from importlib.resources import files
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple
 
 from higsfa.io import write_atomically
-from higsfa.report import feature_figures, figures, tables
+from higsfa.report import figures, html, tables
 from higsfa.report.drawing import Figure
-from higsfa.report.pictures import Block, contact_sheet
-from higsfa.report.reading import read_run
-from higsfa.report.records import RunFolder
-from higsfa.report.summary import headline_numbers, outcomes, setup
+from higsfa.report.figures import Block
+from higsfa.report.reading import RunFolder, read_run
 from higsfa.report.tables import Table
 
-T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """A heading with its tables, figures and pictures; what a run does not have is left out."""
 
     anchor: str
     title: str
-    tables: tuple[Table, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    sheet: tuple[Block, ...] = ()
+    tables: tuple[Table, ...]
+    figures: tuple[Figure, ...]
+    sheet: tuple[Block, ...]
 
 
 def write_report(
@@ -78,7 +72,8 @@ def write_report(
     """
     folder = Path(folder)
     target = folder / "report.html" if out is None else Path(out)
-    write_atomically(target, render(read_run(folder)).encode("utf-8"))
+    # Names of folders, and of methods in examples.npz, may hold halves of characters.
+    write_atomically(target, render(read_run(folder)).encode("utf-8", "replace"))
     if open_browser:
         webbrowser.open(target.resolve().as_uri())
     return target
@@ -87,26 +82,20 @@ def write_report(
 def render(run: RunFolder) -> str:
     """The page as text."""
     try:
-        import jinja2
-        import matplotlib.figure  # noqa: F401  (drawing.py needs it; say so before any work is done)
-        from markupsafe import Markup
+        import jinja2  # noqa: F401  (say what is missing before any work is done)
+        import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise ImportError("a report needs matplotlib and jinja2: pip install 'higsfa[plots]'") from error
-    here = files(__package__)
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.from_string((here / "template.html.jinja").read_text(encoding="utf-8"))
-    return template.render(
+    return html.render(
+        "report.html.jinja",
+        "report.css",
         run=run,
         metrics=run.metrics,
-        numbers=headline_numbers(run.metrics),
-        setup=setup(run.metrics),
-        outcomes=outcomes(run.metrics),
+        headlines=tables.headlines(run.metrics),
+        setup=tables.setup(run.metrics),
+        outcomes=tables.outcomes(run.metrics),
         created=_readable(run.metrics.created),
         sections=sections(run),
-        style=Markup((here / "style.css").read_text(encoding="utf-8")),
-        drawn=Markup,
     )
 
 
@@ -115,48 +104,45 @@ def sections(run: RunFolder) -> tuple[Section, ...]:
     metrics = run.metrics
     numeric = [label for label in metrics.labels if label.is_numeric]
     categorical = [label for label in metrics.labels if not label.is_numeric]
+    accuracy: list[Figure | None] = []
+    for label in numeric:
+        accuracy += [figures.estimate_figure(run, label), figures.error_figure(metrics, label)]
+    accuracy += [figures.confusion_figure(metrics, label) for label in categorical]
     everything = (
-        Section(
-            "accuracy",
-            "Accuracy",
-            tables=_kept(tables.accuracy_table(metrics)),
-            figures=_kept(
-                *(
-                    draw
-                    for x in numeric
-                    for draw in (figures.estimate_figure(run, x), figures.error_figure(metrics, x))
-                ),
-                *(figures.confusion_figure(metrics, label) for label in categorical),
-            ),
-        ),
-        Section(
+        _section("accuracy", "Accuracy", [tables.accuracy_table(metrics)], accuracy),
+        _section(
             "cumulative",
             "Cumulative scores",
-            tables=_kept(*(tables.cumulative_table(metrics, label) for label in numeric)),
-            figures=_kept(*(figures.cumulative_figure(metrics, label) for label in numeric)),
+            [tables.cumulative_table(metrics, label) for label in numeric],
+            [figures.cumulative_figure(metrics, label) for label in numeric],
         ),
-        Section(
+        _section(
             "slowness",
             "Slowness",
-            tables=_kept(tables.delta_table(metrics, "train"), tables.delta_table(metrics, "test")),
-            figures=_kept(feature_figures.delta_figure(metrics), feature_figures.layer_figure(metrics)),
+            [tables.delta_table(metrics, "train"), tables.delta_table(metrics, "test")],
+            [figures.delta_figure(metrics), figures.layer_figure(metrics)],
         ),
-        Section(
-            "features",
-            "Features",
-            figures=_kept(*(feature_figures.feature_figure(run, label) for label in metrics.labels)),
+        _section("features", "Features", [], [figures.feature_figure(run, label) for label in metrics.labels]),
+        _section(
+            "reconstruction", "Reconstruction", [tables.reconstruction_table(metrics)], [], figures.contact_sheet(run)
         ),
-        Section(
-            "reconstruction",
-            "Reconstruction",
-            tables=_kept(tables.reconstruction_table(metrics)),
-            sheet=contact_sheet(run),
-        ),
-        Section("network", "Network", tables=_kept(tables.layer_table(metrics))),
-        Section("sensitivity", "Sensitivity", tables=_kept(tables.sensitivity_table(metrics))),
-        Section("time", "Time", tables=_kept(tables.cost_table(metrics))),
+        _section("network", "Network", [tables.layer_table(metrics)]),
+        _section("sensitivity", "Sensitivity", [tables.sensitivity_table(metrics)]),
+        _section("time", "Time", [tables.cost_table(metrics)]),
     )
     return tuple(section for section in everything if section.tables or section.figures or section.sheet)
+
+
+def _section(
+    anchor: str,
+    title: str,
+    tables: Sequence[Table | None],
+    figures: Sequence[Figure | None] = (),
+    sheet: tuple[Block, ...] = (),
+) -> Section:
+    """A section of the tables and figures that are there."""
+    kept = tuple(table for table in tables if table)
+    return Section(anchor, title, kept, tuple(figure for figure in figures if figure), sheet)
 
 
 def _readable(created: str | None) -> str | None:
@@ -165,7 +151,3 @@ def _readable(created: str | None) -> str | None:
         return created and f"{datetime.fromisoformat(created):%Y-%m-%d %H:%M %Z}".strip()
     except ValueError:
         return created
-
-
-def _kept(*found: T | None) -> tuple[T, ...]:
-    return tuple(item for item in found if item is not None)

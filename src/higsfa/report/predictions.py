@@ -1,4 +1,4 @@
-"""``predictions.csv``: a table of texts and numbers that is not trusted, and whose texts spreadsheets may not run."""
+"""``predictions.csv``, of unknown origin: its values are checked, and spreadsheets run none of its texts."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import csv
 import io
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.evaluation.schema import LARGEST, MAX_PREDICTIONS, MAX_ROWS, Label, ReportError
 from higsfa.io import open_regular
-from higsfa.report.checks import LARGEST, ReportError
-from higsfa.report.limits import MAX_PREDICTIONS, MAX_ROWS
-from higsfa.report.records import Label, Predictions
 
 COUNTS = ("fold", "sample")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
@@ -25,8 +24,17 @@ class TooLarge(ReportError):
     """A table has more than a report can show."""
 
 
+@dataclass(frozen=True)
+class Predictions:
+    """True labels and estimates of the test samples; numbers for numeric labels, text for categorical ones."""
+
+    n_rows: int
+    truth: dict[str, NDArray[Any]]
+    estimate: dict[str, NDArray[Any]]
+
+
 def guarded(text: str) -> str:
-    """A text for a table: spreadsheets take one that begins with = or the like for a formula, so a quote goes before.
+    """A text for a table; one that a spreadsheet would take for a formula, as it begins with = or the like, is quoted.
 
     Examples
     --------
@@ -66,20 +74,22 @@ def _read(
     """The number of rows, and the wanted columns."""
     if path.stat().st_size > max_bytes:
         raise TooLarge(f"{path.name} is larger than {max_bytes // 2**20} MiB")
+    as_text = {*texts, *(f"{name}_estimate" for name in texts)}
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
-            return _read_table(csv.reader(file, strict=True), path.name, texts, wanted, max_rows)
+            n_rows, columns = _read_rows(csv.reader(file, strict=True), path.name, as_text, wanted, max_rows)
     except (UnicodeDecodeError, csv.Error) as error:
         raise ReportError(f"{path.name} is no CSV file in UTF-8: {str(error)[:200]}") from error
+    dtypes = {name: object if name in as_text else np.intp if name in COUNTS else np.float64 for name in columns}
+    return n_rows, {name: np.array(column, dtype=dtypes[name]) for name, column in columns.items()}
 
 
-def _read_table(
-    reader: Any, file: str, texts: Collection[str], wanted: Collection[str] | None, max_rows: int | None
-) -> tuple[int, dict[str, NDArray[Any]]]:
+def _read_rows(
+    reader: Any, file: str, as_text: Collection[str], wanted: Collection[str] | None, max_rows: int | None
+) -> tuple[int, dict[str, list[Any]]]:
     header = [unguarded(name) for name in next(reader, [])]
     if not header or len(set(header)) < len(header):
         raise ReportError(f"{file} must begin with a line of names, all different")
-    as_text = {*texts, *(f"{name}_estimate" for name in texts)}
     columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
     places = [(place, name, columns[name]) for place, name in enumerate(header) if name in columns]
     n_rows = 0
@@ -91,8 +101,7 @@ def _read_table(
         for place, name, column in places:
             field = row[place]
             column.append((unguarded(field) or None) if name in as_text else _number(field, file, n_rows, name))
-    kinds = {name: object if name in as_text else np.intp if name in COUNTS else np.float64 for name in columns}
-    return n_rows, {name: np.array(column, dtype=kinds[name]) for name, column in columns.items()}
+    return n_rows, columns
 
 
 def _number(field: str, file: str, row: int, name: str) -> float:

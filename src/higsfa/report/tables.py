@@ -1,26 +1,153 @@
-"""The paper's tables, for the data of a run."""
+"""What a report says: how numbers are written, the summary at the top, and the paper's tables for the data of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from itertools import zip_longest
+from math import floor, log10
+from typing import NamedTuple
 
-from higsfa.report.numbers import decimals_for, duration, fixed
-from higsfa.report.records import Label, Method, Metrics, Score
+from higsfa.evaluation.schema import Label, Method, Metrics, ReconstructionError, Score, Seconds
 
 N_DELTAS = 10
+N_LABELS = 3
+N_HEADLINES = 4
 GAP = "–"
 Best = Callable[[Iterable[float]], float]
 
+# ---------------------------------------------------------------------------------------------- numbers
 
-@dataclass(frozen=True)
-class Cell:
+
+def decimals_for(values: Iterable[float], errors: Iterable[float] = (), least: int = 0) -> int:
+    """Digits after the point so that the smallest value shows three digits and the smallest error one, at most 4."""
+    places = [least]
+    for numbers, digits in ((values, 3), (errors, 1)):
+        sizes = [abs(number) for number in numbers if number]
+        places += [digits - 1 - floor(log10(min(sizes)))] if sizes else []
+    return min(max(places), 4)
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A number with a given number of decimals; huge ones in powers of ten."""
+    text = f"{value:,.{decimals}f}" if abs(value) < 1e9 else f"{value:.{decimals}e}"
+    return text.replace("-", "−", 1) if text.startswith("-") else text
+
+
+def short(value: float) -> str:
+    """A number on its own, with three significant digits."""
+    text = fixed(value, decimals_for([value]))
+    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+
+
+def percent(fraction: float) -> str:
+    """A fraction as a percentage, with a space that does not break."""
+    return f"{fixed(100 * fraction, 1)}\N{NO-BREAK SPACE}%"
+
+
+def duration(seconds: float, decimals: int = 1) -> str:
+    """A time in seconds, minutes or hours."""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{fixed(seconds / size, decimals)} {unit}"
+    return f"{fixed(seconds, decimals)} s"
+
+
+def shortened(text: str, longest: int = 40) -> str:
+    """Text for a place of limited width."""
+    plain = "".join(character if character.isprintable() else " " for character in text)
+    return plain if len(plain) <= longest else plain[: longest - 1] + "…"
+
+
+# ---------------------------------------------------------------------------------------------- the summary
+
+
+class Headline(NamedTuple):
+    value: str
+    name: str
+    note: str
+
+
+def headlines(metrics: Metrics) -> list[Headline]:
+    """The main method's scores for the first labels, then the slowest feature and the reconstruction error."""
+    found = [headline for label in metrics.labels if (headline := _headline(metrics, label))][:N_LABELS]
+    delta, errors = metrics.main.delta, metrics.main.reconstruction_error
+    if delta and delta.test and delta.test[0] is not None:
+        found.append(Headline(fixed(delta.test[0], 2), "Delta of the first feature, test", "0 constant, 2 noise"))
+    if errors and errors.global_ is not None:
+        found.append(Headline(short(errors.global_), "reconstruction error", "0 perfect, 1 mean image"))
+    return found[:N_HEADLINES]
+
+
+def outcomes(metrics: Metrics) -> list[str]:
+    """How the main method does on the first labels, one sentence for each."""
+    return [text for label in metrics.labels if (text := _outcome(metrics, label))][:N_LABELS]
+
+
+def setup(metrics: Metrics) -> str:
+    """What was trained, on what."""
+    data, n_folds = metrics.data, metrics.n_folds or 1
+    shape = f" of {' × '.join(map(str, data.image_shape))} pixels" if data.image_shape else ""
+    thing = "pictures" if data.image_shape else "samples"
+    copies = f", each in {data.copies} distorted copies," if data.copies and data.copies > 1 else ""
+    folds = f" The experiment was repeated on {n_folds} splits of the data." if n_folds > 1 else ""
+    return (
+        f"{metrics.main.name} was trained on {data.n_train:,} {thing}{shape}{copies} and tested on {data.n_test:,} "
+        f"others.{folds}"
+    )
+
+
+def _headline(metrics: Metrics, label: Label) -> Headline | None:
+    score = _score(metrics.main, label)
+    if score is None:
+        return None
+    chance = _best(metrics, "chance", label)
+    note = f"chance {chance[1]}" if chance else ""
+    if label.is_numeric:
+        unit = f" {label.unit}" if label.unit else ""
+        return Headline(short(score.mean) + unit, f"{label.name}, mean absolute error", note)
+    return Headline(percent(score.mean), f"{label.name}, classified correctly", note)
+
+
+def _outcome(metrics: Metrics, label: Label) -> str | None:
+    """The main method on one label, against the best other method and chance."""
+    score = _score(metrics.main, label)
+    if score is None:
+        return None
+    if label.is_numeric:
+        unit = f" {label.unit}" if label.unit else ""
+        text = f"It estimates {label.name} with a mean absolute error of {short(score.mean)}{unit}"
+    else:
+        text = f"It finds the right {label.name} for {percent(score.mean)} of the test samples"
+    if rival := _best(metrics, "comparison", label):
+        text += f"; {rival[0]}, the best of the others, has {rival[1]}"
+    if chance := _best(metrics, "chance", label):
+        text += f"; a constant answer has {chance[1]}"
+    return text + "."
+
+
+def _score(method: Method, label: Label) -> Score | None:
+    scores = method.scores(label)
+    return scores.mae if label.is_numeric else scores.rate
+
+
+def _best(metrics: Metrics, role: str, label: Label) -> tuple[str, str] | None:
+    """The best method of a role, and its score."""
+    found = [(m.name, score.mean) for m in metrics.methods if m.role == role and (score := _score(m, label))]
+    if not found:
+        return None
+    name, mean = (min if label.is_numeric else max)(found, key=lambda pair: pair[1])
+    return name, short(mean) if label.is_numeric else percent(mean)
+
+
+# ---------------------------------------------------------------------------------------------- tables
+
+
+class Cell(NamedTuple):
     text: str
     is_best: bool = False
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A heading, and what to know about the numbers below it."""
 
     title: str
@@ -28,15 +155,13 @@ class Column:
     cells: tuple[Cell, ...]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     name: str
     role: str
     cells: tuple[Cell, ...]
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     caption: str
     lead: str
     corner: str
@@ -53,40 +178,32 @@ def accuracy_table(metrics: Metrics) -> Table | None:
         columns += [
             _score_column(f"{label.name} MAE", unit, [s.mae for s in scores], best=min),
             _score_column(f"{label.name} RMSE", unit, [s.rmse for s in scores], best=min),
-            _score_column(f"{label.name} rate", "%", [_in_percent(s.rate) for s in scores], best=max, least=1),
+            _score_column(f"{label.name} rate", "%", [s.rate for s in scores], best=max, factor=100, least=1),
         ]
-    spread = ""
-    if metrics.n_folds > 1:
-        spread = f" Numbers are means over {metrics.n_folds} folds, ± the standard error of the mean."
     lead = (
         "How far estimates are from the truth on test samples. Errors (MAE: mean absolute, RMSE: root mean squared) "
         "are better when lower, rates of correct classes when higher. Chance is the best that a constant answer can "
-        "do: a method is only worth its cost when it beats that." + spread
+        "do: a method is only worth its cost when it beats that."
     )
-    return _table("Accuracy on test samples", lead, "method", columns, metrics.methods)
+    if (metrics.n_folds or 1) > 1:
+        lead += f" Numbers are means over {metrics.n_folds} folds, ± the standard error of the mean."
+    return _table("Accuracy on test samples", lead, columns, _named(metrics.methods))
 
 
 def cumulative_table(metrics: Metrics, label: Label) -> Table | None:
     """The share of estimates within each allowed error."""
     methods = [method for method in metrics.methods if method.scores(label).cumulative]
     curves = [dict(zip(c.thresholds, c.scores, strict=True)) for m in methods if (c := m.scores(label).cumulative)]
-    thresholds = sorted(set().union(*curves))
-    columns = [
-        _number_column(
-            f"≤\N{NO-BREAK SPACE}{threshold:g}",
-            "",
-            [_times(100, curve.get(threshold)) for curve in curves],
-            best=max,
-            decimals=1,
-        )
-        for threshold in thresholds
-    ]
+    columns = []
+    for threshold in sorted(set().union(*curves)):
+        values = [_times(100, curve.get(threshold)) for curve in curves]
+        columns.append(_column(f"≤\N{NO-BREAK SPACE}{threshold:g}", "", values, best=max, decimals=1))
     unit = f" {label.unit}" if label.unit else ""
     lead = (
         f"Percentage of test samples whose {label.name} is estimated with an error of at most so many{unit}. "
         "Higher is better."
     )
-    return _table(f"Cumulative scores, {label.name}, in per cent", lead, "method", columns, methods)
+    return _table(f"Cumulative scores, {label.name}, in per cent", lead, columns, _named(methods))
 
 
 def delta_table(metrics: Metrics, part: str) -> Table | None:
@@ -94,7 +211,7 @@ def delta_table(metrics: Metrics, part: str) -> Table | None:
     methods = [m for m in metrics.methods if m.delta and getattr(m.delta, part)]
     values = [getattr(method.delta, part)[:N_DELTAS] for method in methods]
     columns = [
-        _number_column(_delta_name(j), "", [row[j] if j < len(row) else None for row in values], best=min, decimals=2)
+        _column(_delta_name(j), "", [_at(row, j) for row in values], best=min, decimals=2)
         for j in range(max(map(len, values), default=0))
     ]
     order = next((f" by {m.delta.label}" for m in methods if m.delta and m.delta.label), "")
@@ -103,150 +220,132 @@ def delta_table(metrics: Metrics, part: str) -> Table | None:
         f"How much each feature changes from one sample to the next, with the {samples} samples in order{order}. "
         "Delta: 0 is constant, 2 is noise; lower is slower."
     )
-    return _table(f"Delta values of the first features, {samples} samples", lead, "method", columns, methods)
+    return _table(f"Delta values of the first features, {samples} samples", lead, columns, _named(methods))
 
 
 def reconstruction_table(metrics: Metrics) -> Table | None:
-    methods = [m for m in metrics.methods if m.error_global is not None or m.error_top_down is not None]
+    pairs = [(method, method.reconstruction_error or ReconstructionError()) for method in metrics.methods]
+    pairs = [(method, e) for method, e in pairs if e.global_ is not None or e.top_down is not None]
     columns = [
-        _count_column("features", [method.n_features for method in methods]),
-        _number_column("global", "linear map", [method.error_global for method in methods], best=min, decimals=3),
-        _number_column("top-down", "node by node", [method.error_top_down for method in methods], best=min, decimals=3),
+        _column("features", "", [method.n_features for method, _ in pairs], decimals=0),
+        _column("global", "linear map", [error.global_ for _, error in pairs], best=min, decimals=3),
+        _column("top-down", "node by node", [error.top_down for _, error in pairs], best=min, decimals=3),
     ]
     lead = (
         "How much of the input can be rebuilt from the features of test samples: 0 is all of it, 1 is no better than "
         "showing the mean image. Global uses the best linear map from features to pixels, top-down inverts the network "
         "node by node. Lower is better."
     )
-    return _table("Normalised reconstruction error", lead, "method", columns, methods)
+    return _table("Normalised reconstruction error", lead, columns, _named(method for method, _ in pairs))
 
 
 def sensitivity_table(metrics: Metrics) -> Table | None:
-    settings = metrics.sensitivity
+    settings = metrics.sensitivity or ()
     columns = []
     for label in metrics.labels:
-        rates = [_times(100, s.rate.get(label.name)) for s in settings]
+        errors = [(s.mae or {}).get(label.name) for s in settings]
+        rates = [_times(100, (s.rate or {}).get(label.name)) for s in settings]
         columns += [
-            _number_column(f"{label.name} MAE", label.unit or "", [s.mae.get(label.name) for s in settings], best=min),
-            _number_column(f"{label.name} rate", "%", rates, best=max, decimals=1),
+            _column(f"{label.name} MAE", label.unit or "", errors, best=min),
+            _column(f"{label.name} rate", "%", rates, best=max, decimals=1),
         ]
     columns += [
-        _number_column(_delta_name(j), "test", [_at(s.delta_test, j) for s in settings], best=min, decimals=2)
+        _column(_delta_name(j), "test", [_at(s.delta_test or (), j) for s in settings], best=min, decimals=2)
         for j in range(3)
     ]
     lead = (
         "The same network trained with other thresholds, below which a feature counts as slow. Rows that hardly differ "
         "mean that the threshold needs no careful tuning."
     )
-    names = [f"{setting.delta_threshold:g}" for setting in settings]
-    return _assemble("Sensitivity to the delta threshold", lead, "threshold", columns, names, [""] * len(names))
+    rows = [(f"{setting.delta_threshold:g}", "") for setting in settings]
+    return _table("Sensitivity to the delta threshold", lead, columns, rows, "threshold")
 
 
 def layer_table(metrics: Metrics) -> Table | None:
-    layers = metrics.layers
+    layers = metrics.layers or ()
     columns = [
-        _count_column("nodes", [layer.nodes for layer in layers]),
-        _count_column("expanded", [layer.expanded for layer in layers], "inputs per node"),
-        _count_column("features", [layer.n_components for layer in layers], "per node"),
-        _number_column("slow", "mean per node", [layer.mean_n_slow for layer in layers], decimals=1),
-        _number_column(f"mean {_delta_name(0)}", "over nodes", [layer.mean_delta_1 for layer in layers], decimals=2),
-        _number_column(f"lowest {_delta_name(0)}", "over nodes", [layer.min_delta_1 for layer in layers], decimals=2),
+        _column("nodes", "", [layer.nodes for layer in layers], decimals=0),
+        _column("expanded", "inputs per node", [layer.expanded for layer in layers], decimals=0),
+        _column("features", "per node", [layer.n_components for layer in layers], decimals=0),
+        _column("slow", "mean per node", [layer.mean_n_slow for layer in layers], decimals=1),
+        _column(f"mean {_delta_name(0)}", "over nodes", [layer.mean_delta_1 for layer in layers], decimals=2),
+        _column(f"lowest {_delta_name(0)}", "over nodes", [layer.min_delta_1 for layer in layers], decimals=2),
     ]
     lead = (
         "The network from the pixels (layer 1) to the top. Slow features are those kept for slowness; the rest of each "
         "node's features serve reconstruction. Delta should fall from layer to layer, as nodes see more of the input."
     )
-    return _assemble(
-        "Layers of the network", lead, "layer", columns, [str(x.layer) for x in layers], [""] * len(layers)
-    )
+    return _table("Layers of the network", lead, columns, [(str(layer.layer), "") for layer in layers], "layer")
 
 
 def cost_table(metrics: Metrics) -> Table | None:
-    methods = [m for m in metrics.methods if m.fit_seconds is not None or m.transform_seconds is not None]
+    pairs = [(method, method.seconds or Seconds()) for method in metrics.methods]
+    pairs = [(method, time) for method, time in pairs if time.fit is not None or time.transform is not None]
     columns = [
-        _count_column("features", [method.n_features for method in methods]),
-        _duration_column("training", [method.fit_seconds for method in methods]),
-        _duration_column("extraction", [method.transform_seconds for method in methods]),
+        _column("features", "", [method.n_features for method, _ in pairs], decimals=0),
+        _column("training", "", [time.fit for _, time in pairs], best=min, decimals=1, write=duration),
+        _column("extraction", "", [time.transform for _, time in pairs], best=min, decimals=1, write=duration),
     ]
     lead = "How long it took to train each method and to extract features, on one machine. Shorter is better."
-    return _table("Training and extraction", lead, "method", columns, methods)
+    return _table("Training and extraction", lead, columns, _named(method for method, _ in pairs))
 
 
-# ---------------------------------------------------------------------- columns
-
-
-def _score_column(title: str, note: str, scores: Sequence[Score | None], best: Best, least: int = 0) -> Column:
-    errors = [score.se for score in scores if score and score.se is not None]
-    means = [score.mean if score else None for score in scores]
-    decimals = decimals_for([mean for mean in means if mean is not None], errors, least)
-    texts = [
-        GAP if score is None else _with_spread(fixed(score.mean, decimals), score.se, decimals) for score in scores
-    ]
-    return Column(title, note, _cells(texts, _rounded(means, decimals), best))
-
-
-def _number_column(
-    title: str, note: str, values: Sequence[float | None], best: Best | None = None, decimals: int | None = None
+def _score_column(
+    title: str, note: str, scores: Sequence[Score | None], best: Best, factor: float = 1, least: int = 0
 ) -> Column:
+    means = [_times(factor, score.mean if score else None) for score in scores]
+    errors = [_times(factor, score.se if score else None) for score in scores]
+    return _column(title, note, means, errors, best=best, least=least)
+
+
+def _column(
+    title: str,
+    note: str,
+    values: Sequence[float | None],
+    errors: Sequence[float | None] = (),
+    *,
+    best: Best | None = None,
+    decimals: int | None = None,
+    least: int = 0,
+    write: Callable[[float, int], str] = fixed,
+) -> Column:
+    """A column of numbers with their errors.
+
+    The best is marked as far as the digits shown tell values apart; where all are equal, none is.
+    """
+    known = [value for value in values if value is not None]
     if decimals is None:
-        decimals = decimals_for([value for value in values if value is not None])
-    texts = [GAP if value is None else fixed(value, decimals) for value in values]
-    return Column(title, note, _cells(texts, _rounded(values, decimals), best))
-
-
-def _count_column(title: str, values: Sequence[int | None], note: str = "") -> Column:
-    return Column(title, note, tuple(Cell(GAP if value is None else f"{value:,}") for value in values))
-
-
-def _duration_column(title: str, values: Sequence[float | None]) -> Column:
-    texts = [GAP if value is None else duration(value) for value in values]
-    return Column(title, "", _cells(texts, _rounded(values, 1), min))
-
-
-def _cells(texts: Sequence[str], shown: Sequence[float | None], best: Best | None) -> tuple[Cell, ...]:
-    """Cells of a column, the best marked as far as the digits shown tell them apart; where all are equal, none is."""
-    different = {value for value in shown if value is not None}
+        decimals = decimals_for(known, [error for error in errors if error is not None], least)
+    different = {round(value, decimals) for value in known}
     winner = best(different) if best and len(different) > 1 else None
-    pairs = zip(texts, shown, strict=True)
-    return tuple(Cell(text, winner is not None and value == winner) for text, value in pairs)
+    cells = []
+    for value, error in zip_longest(values, errors):
+        if value is None:
+            cells.append(Cell(GAP))
+        else:
+            spread = "" if error is None else f" ± {fixed(error, decimals)}"
+            cells.append(Cell(write(value, decimals) + spread, round(value, decimals) == winner))
+    return Column(title, note, tuple(cells))
 
 
-def _rounded(values: Sequence[float | None], decimals: int) -> list[float | None]:
-    return [None if value is None else round(value, decimals) for value in values]
-
-
-def _with_spread(text: str, se: float | None, decimals: int) -> str:
-    return text if se is None else f"{text} ± {fixed(se, decimals)}"
-
-
-# ---------------------------------------------------------------------- assembly
-
-
-def _table(caption: str, lead: str, corner: str, columns: Sequence[Column], methods: Sequence[Method]) -> Table | None:
-    return _assemble(caption, lead, corner, columns, [m.name for m in methods], [m.role for m in methods])
-
-
-def _assemble(
-    caption: str, lead: str, corner: str, columns: Sequence[Column], names: Sequence[str], roles: Sequence[str]
+def _table(
+    caption: str, lead: str, columns: Sequence[Column], names: Sequence[tuple[str, str]], corner: str = "method"
 ) -> Table | None:
-    """A table of the columns that hold anything; None if there are none."""
+    """A table of the columns that hold anything, None if there are none; `names` are those of rows, with roles."""
     kept = tuple(column for column in columns if any(cell.text != GAP for cell in column.cells))
     if not kept:
         return None
-    rows = tuple(
-        Row(name, role, tuple(column.cells[i] for column in kept))
-        for i, (name, role) in enumerate(zip(names, roles, strict=True))
-    )
-    return Table(caption, lead, corner, kept, rows)
+    rows = (Row(name, role, tuple(column.cells[i] for column in kept)) for i, (name, role) in enumerate(names))
+    return Table(caption, lead, corner, kept, tuple(rows))
+
+
+def _named(methods: Iterable[Method]) -> list[tuple[str, str]]:
+    return [(method.name, method.role) for method in methods]
 
 
 def _delta_name(j: int) -> str:
     """Delta with the number of the feature, counted from 1, as an index."""
     return "Δ" + str(j + 1).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-
-
-def _in_percent(score: Score | None) -> Score | None:
-    return score and Score(100 * score.mean, _times(100, score.se))
 
 
 def _times(factor: float, value: float | None) -> float | None:
