@@ -101,13 +101,13 @@ def evaluate(method, supervised, unseen, decoded):
     Y, Y_unseen = method.transform(supervised[0]), method.transform(unseen[0])
     labels = ("age",) if is_for_age_only(method) else LABELS
     candidates = [n for n in CANDIDATES if n <= Y.shape[1]]
-    head = LabelHead(n_features="cv", candidates=candidates).fit(Y, {name: supervised[1][name] for name in labels})
+    head = LabelHead(n_used_features="cv", candidates=candidates).fit(Y, {name: supervised[1][name] for name in labels})
     found = head.predict(Y_unseen)
     scores = {
         "mae": mean_absolute_error(unseen[1]["age"], found["age"]),
         "rmse": root_mean_squared_error(unseen[1]["age"], found["age"]),
         "delta": sorted(label_ordered_delta(Y_unseen, unseen[1]["age"])[:10].tolist())[:3],
-        "n_features": {name: int(n) for name, n in head.n_features_.items()},
+        "n_features": {name: int(n) for name, n in head.n_used_features_.items()},
     }
     for name in labels[1:]:
         scores[name] = classification_rate(unseen[1][name], found[name])

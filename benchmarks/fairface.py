@@ -65,12 +65,12 @@ def with_products(labels):
 
 def edge_network(n_jobs):
     """The library's design for the cells of `oriented_edges`."""
-    return presets.photographs(graph=graph(), memory=MEMORY, n_jobs=n_jobs)
+    return presets.photographs(graph=graph(), memory_limit=MEMORY, n_jobs=n_jobs)
 
 
 def pixel_network(n_jobs):
     """The library's design for any input, on pixels."""
-    return presets.pyramid((64, 64), n_components=75, graph=graph(), memory=MEMORY, n_jobs=n_jobs)
+    return presets.pyramid((64, 64), n_components=75, graph=graph(), memory_limit=MEMORY, n_jobs=n_jobs)
 
 
 def both_sides(function, images):
@@ -94,14 +94,14 @@ class Trained:
 
 
 def gaussian_head():
-    return LabelHead(n_features={"age": 10, "gender": 20, "race": 20}, n_classes={"age": 9})
+    return LabelHead(n_used_features={"age": 10, "gender": 20, "race": 20}, n_classes={"age": 9})
 
 
 def svm_head():
     """Support vector machines with Gaussian kernels."""
     age, other = SVR(C=10, epsilon=3, cache_size=500), SVC(C=1, cache_size=500)
     regressor = {name: make_pipeline(StandardScaler(), age if name == "age" else other) for name in LABELS}
-    return LabelHead(n_features={"age": 20, "gender": 20, "race": 80}, n_classes={"age": 9}, regressor=regressor)
+    return LabelHead(n_used_features={"age": 20, "gender": 20, "race": 80}, n_classes={"age": 9}, regressor=regressor)
 
 
 # ---------------------------------------------------------------------------------------------- other methods

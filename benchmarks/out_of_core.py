@@ -26,7 +26,7 @@ from higsfa.graphs import SerialGraph
 
 source = sources.npy(sys.argv[1])[: int(sys.argv[2])]
 age = np.random.default_rng(0).uniform(16, 77, len(source))
-net = presets.pyramid((64, 64), 40, graph=SerialGraph(n_groups=32), n_jobs=2, memory=sys.argv[3])
+net = presets.pyramid((64, 64), 40, graph=SerialGraph(n_groups=32), n_jobs=2, memory_limit=sys.argv[3])
 start = time.perf_counter()
 net.fit(source, age)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

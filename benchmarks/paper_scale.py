@@ -60,8 +60,8 @@ class StreamedPCA:
 
 
 METHODS = {
-    "HiGSFA": lambda memory: presets.higsfa_g3(n_jobs=2, memory=memory),
-    "HGSFA": lambda memory: presets.hgsfa_g3(n_jobs=2, memory=memory),
+    "HiGSFA": lambda memory: presets.higsfa_g3(n_jobs=2, memory_limit=memory),
+    "HGSFA": lambda memory: presets.hgsfa_g3(n_jobs=2, memory_limit=memory),
     "PCA": lambda memory: StreamedPCA(),
 }
 
@@ -93,7 +93,7 @@ def log_layers():
 
 def with_paper_features(name, method, supervised, unseen):
     """Scores with the paper's numbers of features for the head."""
-    head = LabelHead(n_features=PAPER_FEATURES[name], n_classes={"age": 39}).fit(
+    head = LabelHead(n_used_features=PAPER_FEATURES[name], n_classes={"age": 39}).fit(
         method.transform(supervised[0]), supervised[1]
     )
     found = head.predict(method.transform(unseen[0]))
@@ -105,7 +105,7 @@ def run(name, train, supervised, unseen, memory):
     """Train and measure one method."""
     LOG.clear()
     method = METHODS[name](memory)
-    estimate = f": {method.estimate(len(train[0]))}" if hasattr(method, "estimate") else ""
+    estimate = f": {method.estimate_cost(len(train[0]))}" if hasattr(method, "estimate") else ""
     say(f"{name}, fit of {len(train[0])} images{estimate}")
     begin = time.perf_counter()
     method.fit(*train)

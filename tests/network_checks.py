@@ -398,6 +398,6 @@ def fit_in_another_way(case, data, way, folder):
     options = data.fit_params(case) | ({"checkpoint": folder / "checkpoint"} if way.interruptions else {})
     for number, at_write in enumerate((*way.interruptions, 0)):
         places = "" if way.moving and number % 2 else way.places
-        network.set_params(memory=1000 if way.tight and (places or way.dask) else "1 GiB")
+        network.set_params(memory_limit=1000 if way.tight and (places or way.dask) else "1 GiB")
         with waiting(places, way.at_once), interrupted(at_write), suppress(Interrupted):
             return network.fit(data.X, **options)

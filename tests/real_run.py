@@ -50,7 +50,7 @@ layers = [
 n_jobs = 1
 
 [head]
-n_features = {{ age = 9, gender = "cv", race = 10, strength = 10 }}
+n_used_features = {{ age = 9, gender = "cv", race = 10, strength = 10 }}
 n_classes = {{ age = 12 }}
 integer = ["age"]
 
@@ -62,7 +62,7 @@ test_share = 0.25
 
 [comparison]
 methods = ["hgsfa", "pca", "lda", "chance"]
-n_features = {{ hgsfa = 10, pca = 10, lda = 1 }}
+n_used_features = {{ hgsfa = 10, pca = 10, lda = 1 }}
 sensitivity = [1.5, 1.96]
 """
 QUICK = {

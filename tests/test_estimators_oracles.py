@@ -447,8 +447,8 @@ def test_threshold_counts_slow_features_and_leaves_room_for_one_component(expans
     below = int(np.sum(model.delta_values_ < threshold))
     assert model.n_slow_ == min(below, min(n_expanded, D) - 1)
     assert model.n_components_ == D
-    assert list(model.get_feature_names_out()) == [f"slow{j}" for j in range(model.n_slow_)] + [
-        f"rec{j}" for j in range(D - model.n_slow_)
+    assert list(model.get_feature_names_out()) == [f"igsfa_slow{j}" for j in range(model.n_slow_)] + [
+        f"igsfa_rec{j}" for j in range(D - model.n_slow_)
     ]
 
 

@@ -65,7 +65,7 @@ def test_soft_estimate_equals_the_papers_sum_over_equal_count_classes():
     Y, labels = faces(600)
     age = labels["age"]
     new, _ = faces(200, seed=1)
-    head = LabelHead(n_features=4, n_classes=12).fit(Y, labels["age"])
+    head = LabelHead(n_used_features=4, n_classes=12).fit(Y, labels["age"])
     groups = np.array_split(np.argsort(age), 12)
     members = [(rows, np.ones(len(rows))) for rows in groups]
     posterior = direct_posterior(Y[:, :4], members, new[:, :4])
@@ -184,7 +184,7 @@ def test_of_equally_good_numbers_of_features_the_smallest_is_taken():
     Y = np.column_stack([codes * 100.0, *np.random.default_rng(0).standard_normal((5, 80))])
     head = LabelHead("cv").fit(Y, codes)
     assert set(head.cv_results_[0].values()) == {1.0}
-    assert head.n_features_[0] == 1
+    assert head.n_used_features_[0] == 1
 
 
 def test_units_of_the_features_do_not_matter():
@@ -390,13 +390,13 @@ def test_integer_part_of_a_certain_label_is_not_rounded_down():
 def test_cross_validation_picks_the_informative_features():
     Y, labels = faces(400, 30)
     head = LabelHead("cv", candidates=[1, 2, 3, 10, 30]).fit(Y, labels)
-    assert head.n_features_["gender"] in (3, 10)
-    assert head.n_features_["age"] in (2, 3)
+    assert head.n_used_features_["gender"] in (3, 10)
+    assert head.n_used_features_["age"] in (2, 3)
     assert list(head.cv_results_["age"]) == [1, 2, 3, 10, 30]
     mixed = LabelHead({"age": "cv", "gender": 4}).fit(Y, labels)
-    assert mixed.n_features_["gender"] == 4
+    assert mixed.n_used_features_["gender"] == 4
     assert list(mixed.cv_results_) == ["age"]
-    assert mixed.n_features_["age"] < 10
+    assert mixed.n_used_features_["age"] < 10
 
 
 def test_cross_validation_scores_are_those_of_refitted_heads():
@@ -463,8 +463,8 @@ def test_regressors_take_part_in_cross_validation_and_get_weights():
     Y, labels = faces(200, 12)
     head = LabelHead("cv", regressor={"age": KNeighborsRegressor(), "gender": KNeighborsClassifier()})
     head.fit(Y, labels)
-    assert head.n_features_["age"] <= 4
-    assert 3 <= head.n_features_["gender"] < 12
+    assert head.n_used_features_["age"] <= 4
+    assert 3 <= head.n_used_features_["gender"] < 12
     given = {"age": LinearRegression(), "gender": LogisticRegression()}
     fitted = LabelHead(regressor=given).fit(Y, labels)
     assert not any(hasattr(model, "coef_") for model in given.values())  # copies are fitted, not what was given
@@ -516,9 +516,9 @@ def test_pipeline_grid_search_and_clone_work():
     model = make_pipeline(GSFA(n_components=4), LabelHead()).fit(Y, labels)
     assert set(model.predict(Y)) == {"age", "gender"}
     head = LabelHead({"age": 5}, regressor={"age": LinearRegression()})
-    assert clone(head).get_params()["n_features"] == {"age": 5}
-    search = GridSearchCV(LabelHead(), {"n_features": [1, 6]}, scoring="accuracy", cv=3).fit(Y, labels["gender"])
-    assert search.best_params_ == {"n_features": 6}
+    assert clone(head).get_params()["n_used_features"] == {"age": 5}
+    search = GridSearchCV(LabelHead(), {"n_used_features": [1, 6]}, scoring="accuracy", cv=3).fit(Y, labels["gender"])
+    assert search.best_params_ == {"n_used_features": 6}
 
 
 def test_a_failed_fit_leaves_the_head_as_it_was():
@@ -533,18 +533,18 @@ def test_a_failed_fit_leaves_the_head_as_it_was():
 @pytest.mark.parametrize(
     ("parameters", "labels", "message"),
     [
-        ({"n_features": 7}, None, r"n_features=7 for label 'age'.*from 1 to 6"),
-        ({"n_features": {"age": 0}}, None, r"n_features=0 for label 'age'"),
-        ({"n_features": {"age": 2.5}}, None, r"n_features=2.5 for label 'age'"),
-        ({"n_features": {"agee": 2}}, None, r"n_features names labels \['agee'\].*\['age', 'gender'\]"),
-        ({"n_features": "all"}, None, r"'n_features' parameter"),
+        ({"n_used_features": 7}, None, r"n_used_features=7 for label 'age'.*from 1 to 6"),
+        ({"n_used_features": {"age": 0}}, None, r"n_used_features=0 for label 'age'"),
+        ({"n_used_features": {"age": 2.5}}, None, r"n_used_features=2.5 for label 'age'"),
+        ({"n_used_features": {"agee": 2}}, None, r"n_used_features names labels \['agee'\].*\['age', 'gender'\]"),
+        ({"n_used_features": "all"}, None, r"'n_used_features' parameter"),
         ({"n_classes": {"gender": 3}}, None, r"n_classes=.* names label 'gender'.* leave this one out"),
         ({"n_classes": 1000}, None, r"n_classes=1000 for label 'age'.*600 samples"),
         ({"n_classes": {"age": 0}}, None, r"n_classes=0 for label 'age'"),
         ({"regressor": LinearRegression()}, None, r"regressor: label 'gender' is categorical and needs a classifier"),
         ({"regressor": LogisticRegression()}, None, r"regressor: label 'age' is numeric and needs a regressor"),
         ({"regularization": 2.0}, None, r"'regularization' parameter"),
-        ({"n_features": "cv", "candidates": [3, 9]}, None, r"candidates=\[3, 9\].*from 1 to 6"),
+        ({"n_used_features": "cv", "candidates": [3, 9]}, None, r"candidates=\[3, 9\].*from 1 to 6"),
         ({}, {"age": np.full(600, np.nan)}, r"all values of label 'age' are missing"),
         ({}, {"age": np.zeros(5)}, r"label 'age' has 5 values for 600 samples"),
         ({}, {}, r"requires y"),

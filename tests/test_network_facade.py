@@ -216,7 +216,7 @@ def test_memory_is_read_as_people_write_it(text, n_bytes):
 
 @pytest.mark.parametrize("text", ["", "GiB", "2 PB", "-1 MB", "2 GiBs", "1,5 GB"])
 def test_memory_that_is_no_size_is_refused(text):
-    with pytest.raises(ValueError, match=re.escape(f"memory={text!r} is not a size")):
+    with pytest.raises(ValueError, match=re.escape(f"memory_limit={text!r} is not a size")):
         _network.parse_memory(text)
 
 
@@ -243,16 +243,16 @@ def test_threads_are_counted_from_the_cores(monkeypatch):
 
 
 def test_the_estimate_is_the_budget_of_the_fit(tmp_path):
-    network = HiGSFA(LAYERS, input_shape=(4, 6), n_jobs=2, memory="64 MiB", spill=False)
+    network = HiGSFA(LAYERS, input_shape=(4, 6), n_jobs=2, memory_limit="64 MiB", spill=False)
     plans = network._planned((4, 6))
     for dtype, itemsize, products in ((np.uint8, 1, 4), (np.float64, 8, 8), (np.float32, 4, 4)):
-        found = network.estimate(50_000, dtype=dtype, n_cells=2)
+        found = network.estimate_cost(50_000, dtype=dtype, n_cells=2)
         assert found == make_budget(Workload(tuple(plans), 50_000, 24, itemsize, products, 2, 64, 4, 2), 2**26)
-    assert network.estimate(50_000) == network.estimate(50_000, input_shape=(4, 6), dtype=np.uint8, n_cells=3)
-    assert network.estimate(16_384).memory <= network.estimate(16_385).memory
+    assert network.estimate_cost(50_000) == network.estimate_cost(50_000, input_shape=(4, 6), dtype=np.uint8, n_cells=3)
+    assert network.estimate_cost(16_384).memory <= network.estimate_cost(16_385).memory
     with pytest.raises(ValueError, match="input_shape: pass it"):
-        HiGSFA(LAYERS).estimate(100)
-    assert HiGSFA(LAYERS).estimate(100, input_shape=[4, 6]).work == network.estimate(100).work
+        HiGSFA(LAYERS).estimate_cost(100)
+    assert HiGSFA(LAYERS).estimate_cost(100, input_shape=[4, 6]).work == network.estimate_cost(100).work
 
 
 # --- shapes of input ------------------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ def test_features_and_reconstructions_do_not_depend_on_how_many_there_are():
 def test_fitted_networks_tell_what_they_found():
     network = fitted()
     assert (network.n_components_, network.n_slow_) == (4, 2)
-    assert network.get_feature_names_out().tolist() == ["slow0", "slow1", "rec0", "rec1"]
+    assert network.get_feature_names_out().tolist() == ["higsfa_slow0", "higsfa_slow1", "higsfa_rec0", "higsfa_rec1"]
     np.testing.assert_array_equal(network.delta_values_, network.layers_[1].delta_values[0])
     first = network.layers_[0]
     assert (first.shape, first.n_expanded, len(first.nodes)) == ((2, 3), 14, 6)
@@ -314,7 +314,9 @@ def test_fitted_networks_tell_what_they_found():
     )
     bottom = fitted(layers=LAYERS[:1])
     assert (bottom.n_components_, bottom.n_slow_, bottom.delta_values_) == (18, None, None)
-    assert bottom.get_feature_names_out().tolist()[:4] == ["node0_slow0", "node0_rec0", "node0_rec1", "node1_slow0"]
+    assert bottom.get_feature_names_out().tolist()[:4] == [
+        f"higsfa_{name}" for name in ("node0_slow0", "node0_rec0", "node0_rec1", "node1_slow0")
+    ]
     shared = fitted(layers=[Layer((2, 2), n_components=3, shared=True), Layer((2, 3))])
     assert len(shared.layers_[0].nodes) == 1
 

@@ -281,7 +281,7 @@ def test_shared_weights_are_those_of_one_estimator_fitted_on_all_fields(recipe, 
     network = HiGSFA(layers, graph=recipe).fit(X, labels)
     if streaming:
         limit = max(limit for limit, budget in budgets.possible() if budget.input_place == "nowhere")
-        network.set_params(memory=limit, spill=False).fit(X, labels)
+        network.set_params(memory_limit=limit, spill=False).fit(X, labels)
     assert (budgets.used[-1].input_place == "memory") != streaming
     graph = recipe.build(labels)
     expected = field_by_field(network, X, X_new, 2, labels, graph=graph)
@@ -388,7 +388,7 @@ def test_neither_memory_nor_threads_change_a_bit(layers, recipe, dtype, monkeypa
         )
         for limit, _ in limits.values() if n_jobs == 1 else [*limits.values()][::2]:
             for spill in (False, tmp_path):
-                network = HiGSFA(layers, graph=RECIPES[recipe], memory=limit, n_jobs=n_jobs, spill=spill)
+                network = HiGSFA(layers, graph=RECIPES[recipe], memory_limit=limit, n_jobs=n_jobs, spill=spill)
                 assert_same_model(whole, network.fit(X, labels))
                 kept = [budgets.used[-1].input_place, *(layer.place for layer in budgets.used[-1].layers[:-1])]
                 assert spill is not False or "disk" not in kept
@@ -569,7 +569,7 @@ CONFIGURATIONS = [
     HiGSFA(),
     HiGSFA(ANY_WIDTH, n_jobs=2),
     HGSFA(),
-    HGSFA(ANY_WIDTH, graph=SerialGraph(n_groups=4), memory="1 GiB", clip_range=False),
+    HGSFA(ANY_WIDTH, graph=SerialGraph(n_groups=4), memory_limit="1 GiB", clip_range=False),
     HiSFA(),
     HiSFA([Layer(1, 1, 1, pca=1, delta_threshold=1.9), Layer(1, 1, 1)], lag=2),
     HSFA(),
@@ -644,7 +644,7 @@ def test_set_output_pandas_names_features_and_keeps_the_index():
 def test_features_of_several_top_nodes_are_named_by_node():
     X, y = small_digits()
     network = HiGSFA([Layer((8, 4), n_components=3, n_slow=1)], input_shape=(8, 8)).fit(X, y)
-    names = [f"node{p}_{name}" for p in range(2) for name in ("slow0", "rec0", "rec1")]
+    names = [f"higsfa_node{p}_{name}" for p in range(2) for name in ("slow0", "rec0", "rec1")]
     assert network.get_feature_names_out().tolist() == names
     assert (network.n_components_, network.n_slow_) == (6, None)
     left = IGSFA(3, expansion="identity | power0.8", n_slow=1).fit(X.reshape(-1, 8, 8)[:, :, :4].reshape(-1, 32), y)
@@ -777,8 +777,8 @@ def test_memory_is_estimated_within_a_factor_of_two_and_kept_to(layers, shape, d
     n_samples = 10_000
     rng = np.random.default_rng(0)
     X = rng.integers(0, 255, (n_samples, *shape)).astype(dtype)
-    network = HiGSFA(layers, graph="serial", memory=memory, input_shape=shape, spill=False)
-    budget = network.estimate(n_samples, dtype=dtype)
+    network = HiGSFA(layers, graph="serial", memory_limit=memory, input_shape=shape, spill=False)
+    budget = network.estimate_cost(n_samples, dtype=dtype)
     y = rng.integers(16, 77, n_samples).astype(float)
     measured = measured_peak(network, X, y)
     assert 0.7 * measured <= budget.memory <= 2 * measured
@@ -800,23 +800,23 @@ def test_memory_is_read_as_people_write_it(text, n_bytes):
 def test_the_estimated_memory_never_exceeds_the_limit():
     for layers, shape in ((MIDDLE, (16, 16)), (DEEP, (12, 12)), (SHARED, (40,))):
         for limit in np.geomspace(2**18, 2**28, 60).astype(int).tolist():
-            network = HiGSFA(layers, graph="serial", input_shape=shape, memory=limit)
+            network = HiGSFA(layers, graph="serial", input_shape=shape, memory_limit=limit)
             with suppress(ValueError):
-                assert network.estimate(2000, dtype=np.float64).memory <= limit
+                assert network.estimate_cost(2000, dtype=np.float64).memory <= limit
 
 
 @pytest.mark.parametrize("layers", [DEEP, MIXED_SHARING], ids=["own weights", "shared weights"])
 def test_the_memory_that_an_error_asks_for_is_enough(layers, monkeypatch):
     monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 64)
-    network = HiGSFA(layers, graph="serial", input_shape=(12, 12), memory=10_000)
+    network = HiGSFA(layers, graph="serial", input_shape=(12, 12), memory_limit=10_000)
     for _ in layers:
         try:
-            network.estimate(100_000, dtype=np.float64)
+            network.estimate_cost(100_000, dtype=np.float64)
         except ValueError as error:
             found = re.search(r"memory: .* MiB are not enough to train layer \d.*; at least (\d+) MiB are", str(error))
             assert found
-            network.set_params(memory=f"{int(found[1]) + 1} MiB")
-    network.estimate(100_000, dtype=np.float64)
+            network.set_params(memory_limit=f"{int(found[1]) + 1} MiB")
+    network.estimate_cost(100_000, dtype=np.float64)
 
 
 def test_passes_over_the_input_are_counted(monkeypatch):
@@ -838,7 +838,7 @@ def test_passes_over_the_input_are_counted(monkeypatch):
     assert len(limits) >= 3
     for limit in limits.values():
         reads.clear()
-        network.set_params(memory=limit, spill=False).fit(X, labels["age"])
+        network.set_params(memory_limit=limit, spill=False).fit(X, labels["age"])
         assert abs(sum(reads) / 300 - budgets.used[-1].passes) <= 1
 
 
@@ -870,9 +870,9 @@ def test_passes_over_the_input_are_counted(monkeypatch):
         ({"layers": "pyramid"}, ValueError, "'layers' parameter of HiGSFA"),
         ({"input_shape": (8, 9)}, ValueError, r"input_shape=\(8, 9\) has 72 values.*\(8, 8\)"),
         ({"input_shape": (4, 16)}, ValueError, r"input_shape=\(4, 16\).*\(8, 8\)"),
-        ({"memory": "much"}, ValueError, "memory='much'.*2 GiB"),
-        ({"memory": "10 KiB"}, ValueError, "memory: .* not enough to train layer 1"),
-        ({"memory": 0}, ValueError, "'memory' parameter of HiGSFA"),
+        ({"memory_limit": "much"}, ValueError, "memory_limit='much'.*2 GiB"),
+        ({"memory_limit": "10 KiB"}, ValueError, "memory_limit: .* not enough to train layer 1"),
+        ({"memory_limit": 0}, ValueError, "'memory_limit' parameter of HiGSFA"),
         ({"n_jobs": 0}, ValueError, "n_jobs == 0"),
         ({"graph": "neighbours"}, ValueError, "graph='neighbours' is unknown"),
     ],

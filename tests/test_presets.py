@@ -154,7 +154,7 @@ def test_qhsfa_refuses_inputs_that_are_not_k_times_a_power_of_two(n_inputs, k):
 
 def test_work_of_the_qhsfa_network_is_linear_in_the_input():
     """T_QHSFA = O(I N k^3 + I k^5), where direct quadratic SFA takes O(N I^4 + I^6)."""
-    work = [presets.qhsfa_1d(8 * 2**level).estimate(1000, dtype=np.float64).work for level in range(8)]
+    work = [presets.qhsfa_1d(8 * 2**level).estimate_cost(1000, dtype=np.float64).work for level in range(8)]
     nodes = [2 ** (level + 1) - 1 for level in range(8)]
     np.testing.assert_allclose(np.array(work) / nodes, work[0])
 

@@ -99,8 +99,8 @@ def test_attributes_tell_what_was_found():
     assert len(plain.delta_values_) == 2
     assert len(keeping.delta_values_) == 3  # Delta of all features helps to choose how many are slow
     same(keeping.delta_values_[:2], plain.delta_values_)
-    assert plain.get_feature_names_out().tolist() == ["slow0", "slow1"]
-    assert keeping.get_feature_names_out().tolist() == ["slow0", "rec0"]
+    assert plain.get_feature_names_out().tolist() == ["gsfa_slow0", "gsfa_slow1"]
+    assert keeping.get_feature_names_out().tolist() == ["igsfa_slow0", "igsfa_rec0"]
     with pytest.warns(UserWarning, match="n_components=5 asked for, but the data support 3: .* 3 expanded .* rank 3"):
         assert GSFA(5, graph="serial").fit(X, AGE).n_components_ == 3
     with warnings.catch_warnings():

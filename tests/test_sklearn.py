@@ -63,7 +63,7 @@ def test_set_output_pandas_names_slow_and_reconstructive_features():
     X, y = load_wine(return_X_y=True, as_frame=True)
     frame = IGSFA(n_components=5, n_slow=2).set_output(transform="pandas").fit_transform(X, y)
     assert isinstance(frame, pd.DataFrame)
-    assert list(frame.columns) == ["slow0", "slow1", "rec0", "rec1", "rec2"]
+    assert list(frame.columns) == [f"igsfa_{name}" for name in ("slow0", "slow1", "rec0", "rec1", "rec2")]
     assert frame.index.equals(X.index)
 
 

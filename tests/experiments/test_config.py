@@ -177,7 +177,7 @@ def test_values_are_set_and_taken_out():
         ),
         ({"graph.parts": [{"kind": "clustered", "label": "age", "n_groups": 3}]}, "n_groups is for"),
         ({"graph.parts": [{"kind": "serial", "label": "age", "half_width": 3}]}, "half_width is for"),
-        ({"network.memory": "lots"}, "memory"),
+        ({"network.memory_limit": "lots"}, "memory_limit"),
         ({"title": ""}, "title"),
         ({"data.size": 15}, "size = 15"),
         ({"data.n_train": 0}, "n_train = 0"),

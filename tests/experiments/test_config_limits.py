@@ -50,8 +50,17 @@ def test_defaults_of_other_tables_are_those_of_the_manual():
     assert config().distortion is None
     assert tables["labels"]["age"] == {"kind": "auto", "unit": None, "names": None}
     assert tables["graph"] == {"parts": "auto"}
-    assert {key: tables["network"][key] for key in ("preset", "kind", "n_components", "n_jobs", "memory", "dtype")} == {
-        **{"preset": "pyramid", "kind": "HiGSFA", "n_components": 60, "n_jobs": -1, "memory": None, "dtype": None},
+    assert {
+        key: tables["network"][key] for key in ("preset", "kind", "n_components", "n_jobs", "memory_limit", "dtype")
+    } == {
+        **{
+            "preset": "pyramid",
+            "kind": "HiGSFA",
+            "n_components": 60,
+            "n_jobs": -1,
+            "memory_limit": None,
+            "dtype": None,
+        },
     }
     assert tables["network"]["delta_threshold"] is None
     layer = tables["network"]["layers"][0]
@@ -59,13 +68,13 @@ def test_defaults_of_other_tables_are_those_of_the_manual():
         **{"stride": None, "n_components": 20, "pca": None, "n_slow": None, "shared": False, "pad": False},
     }
     assert tables["head"] == {
-        **{"n_features": "cv", "n_classes": {}, "integer": [], "regularization": 0, "cv": 5, "candidates": None},
+        **{"n_used_features": "cv", "n_classes": {}, "integer": [], "regularization": 0, "cv": 5, "candidates": None},
     }
     assert tables["protocol"] == {
         **{"kind": "split", "test_share": 0.2, "repeats": 1, "by_person": False, "n_persons": 2000, "sizes": None},
         **{"ages": [16, 77], "binary_race": False, "seed": 0},
     }
-    assert tables["comparison"] == {"methods": ["chance"], "n_features": {}, "sensitivity": []}
+    assert tables["comparison"] == {"methods": ["chance"], "n_used_features": {}, "sensitivity": []}
     assert tables["output"] == {"examples": 16}
     assert with_values(config(), {"graph.parts": [{"kind": "sequence"}]}).graph.parts[0].weight == 1
 

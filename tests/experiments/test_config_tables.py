@@ -149,7 +149,13 @@ def test_photographs_are_seen_as_edges_in_training_and_afterwards(tmp_path):
     data = {"kind": "npz", "file": str(tmp_path / "data.npz"), "labels": ["x"]}
     network = {"preset": "photographs", "n_jobs": 1, "layer_params": {"n_components": 4, "n_slow": 2, "pca": 8}}
     network["layer_params"]["expansion"] = "identity"
-    tables = {"title": "t", "data": data, "network": network, "head": {"n_features": 2}, "protocol": {"kind": "random"}}
+    tables = {
+        "title": "t",
+        "data": data,
+        "network": network,
+        "head": {"n_used_features": 2},
+        "protocol": {"kind": "random"},
+    }
     run = train(checked(tables, "test"), tmp_path / "run")
     assert run.network.input_shape_ == (16, 16, 13)
     assert run.metrics["data"]["image_shape"] == [64, 64]

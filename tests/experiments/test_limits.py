@@ -26,9 +26,9 @@ def tables(data, **others):
         "title": "limits",
         "data": data,
         "network": network,
-        "head": {"n_features": 2},
+        "head": {"n_used_features": 2},
         "protocol": {"kind": "random", "test_share": 0.34},
-        "comparison": {"methods": ["pca", "chance"], "n_features": {"pca": 2}},
+        "comparison": {"methods": ["pca", "chance"], "n_used_features": {"pca": 2}},
         **others,
     }
 

@@ -18,7 +18,7 @@ from higsfa.images import FaceSampler
 TINY = {
     "title": "tiny",
     "network": {"layers": [{"field": [12, 12], "n_components": 4, "pca": 6}], "n_jobs": 1},
-    "head": {"n_features": 2},
+    "head": {"n_used_features": 2},
     "protocol": {"kind": "random"},
     "comparison": {"methods": ["chance"]},
 }

@@ -31,7 +31,7 @@ FILES = {
 @pytest.fixture(scope="module")
 def config(real):
     """Two folds and two networks, in half a second."""
-    compared = {"methods": ["hgsfa", "chance"], "n_features": {"hgsfa": 6}}
+    compared = {"methods": ["hgsfa", "chance"], "n_used_features": {"hgsfa": 6}}
     return with_values(load_config(real.config), {**QUICK, "protocol.repeats": 2, "comparison": compared})
 
 

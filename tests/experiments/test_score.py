@@ -278,8 +278,8 @@ def test_cross_validation_of_the_head_keeps_persons_and_copies_together(real, mo
 
 def test_heads_use_the_features_and_classes_that_the_config_names(real):
     head = real.run.head
-    assert [head.n_features_[name] for name in ("age", "race", "strength")] == [9, 10, 10]
-    assert 1 <= head.n_features_["gender"] <= 12
+    assert [head.n_used_features_[name] for name in ("age", "race", "strength")] == [9, 10, 10]
+    assert 1 <= head.n_used_features_["gender"] <= 12
     n_known = 2 * (~np.isnan(real.labels["strength"][folds(real.run)[1][0]])).sum()
     assert len(head.classes_["age"]) == 12
     assert len(head.classes_["strength"]) == n_known // 20
@@ -382,7 +382,7 @@ def test_pca_is_scored_with_ten_of_its_components(real, single):
     ((train_rows, test_rows),) = folds(single)
     pca = PCA(12, random_state=0).fit(copies(real, train_rows, 5)[0].reshape(600, -1).astype(np.float32))
     images, index = copies(real, train_rows, 6)
-    head = LabelHead(n_features=10, n_classes={"age": 12}, integer=True)
+    head = LabelHead(n_used_features=10, n_classes={"age": 12}, integer=True)
     head.fit(pca.transform(images.reshape(600, -1)), {"age": real.labels["age"][train_rows][index]})
     estimate = head.predict(pca.transform(real.images[test_rows].reshape(100, -1)))["age"]
     error = np.abs(estimate - np.floor(real.labels["age"][test_rows]))

@@ -38,8 +38,8 @@ def pipeline():
         Layer((1, 2), None, 5),
     ]
     graph = SerialGraph("age", n_groups=8) + 0.5 * ClusteredGraph("side")
-    net = HiGSFA(layers, graph=graph, memory="1 GiB", n_jobs=2)
-    head = LabelHead(n_features={"age": 3, "side": "cv"}, n_classes={"age": 4}, regularization=0.1)
+    net = HiGSFA(layers, graph=graph, memory_limit="1 GiB", n_jobs=2)
+    head = LabelHead(n_used_features={"age": 3, "side": "cv"}, n_classes={"age": 4}, regularization=0.1)
     return Pipeline([("net", net), ("head", head)])
 
 

@@ -50,9 +50,11 @@ def labels(age):
 
 
 HEADS = {
-    "all-labels": LabelHead(n_features={"age": 3, "text": "cv", "mixed": None}, n_classes={"age": 7}, cv=np.int64(3)),
+    "all-labels": LabelHead(
+        n_used_features={"age": 3, "text": "cv", "mixed": None}, n_classes={"age": 7}, cv=np.int64(3)
+    ),
     "cv": LabelHead("cv", 5, integer=True, regularization=0.25, cv=4, candidates=np.array([1, 2, 4])),
-    "integer": LabelHead(n_features=2, integer={"age": True}),
+    "integer": LabelHead(n_used_features=2, integer={"age": True}),
 }
 
 
@@ -249,10 +251,10 @@ def files(tmp_path_factory):
         ("params.cv", True, "cv"),
         ("params.cv", [[[0], [1]]], "cv"),
         ("params.regressor", None, "unknown or missing"),
-        ("params.n_features", "all", "n_features"),
-        ("params.n_features", 0, "n_features"),
-        ("params.n_features", 1.5, "n_features"),
-        ("params.n_features", {"age": 1}, "n_features"),
+        ("params.n_used_features", "all", "n_used_features"),
+        ("params.n_used_features", 0, "n_used_features"),
+        ("params.n_used_features", 1.5, "n_used_features"),
+        ("params.n_used_features", {"age": 1}, "n_used_features"),
         ("params.n_features", [["age"]], "n_features.0.1: Field required"),
         ("params.n_features", [["age", 1], ["age", 2]], "twice"),
         ("params.n_features", [[None, 1]], "n_features.0.0"),

@@ -115,7 +115,7 @@ NETWORKS = {
     "2d-shared": (HGSFA([Layer((3, 3), (1, 1), 5, shared=True, pca=4), Layer((6, 6), None, 7, shared=True)]), (8, 8)),
     "2d-several-top-nodes": (HiGSFA([Layer([4, 2], [4, 2], 4, scaling="qr")], graph=ALL_RECIPES), (8, 8)),
     "2d-padded": (HiGSFA([Layer((5, 3), (2, 2), 9, pad=True), Layer((2, 3), (1, 2), 9, pad=True)]), (8, 8)),
-    "2d-pyramid": (HiGSFA(input_shape=(8, 8), graph="clustered", memory="1 GiB", n_jobs=2), (64,)),
+    "2d-pyramid": (HiGSFA(input_shape=(8, 8), graph="clustered", memory_limit="1 GiB", n_jobs=2), (64,)),
     "2d-channels": (HiGSFA([Layer((2, 2), None, 5), Layer((2, 2), None, 5)], input_shape=(4, 4, 4)), (64,)),
     "3d": (HiSFA([Layer((2, 2, 2), None, 4), Layer((2, 2, 2), None, 6, n_slow=1)], input_shape=(4, 4, 4)), (64,)),
 }
@@ -930,7 +930,7 @@ def test_very_many_nodes_are_loaded_and_shown_without_making_any(files, tmp_path
     assert f" {n} " in shown.result
     assert shown.calls < 2 * n
     names = counted(model.get_feature_names_out)
-    assert names.result[-1] == f"node{n - 1}_slow0"
+    assert names.result[-1] == f"higsfa_node{n - 1}_slow0"
     assert names.calls < 5 * n
 
 

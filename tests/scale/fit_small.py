@@ -33,7 +33,7 @@ def main(data, checkpoint, memory, spill, place, out):
 
     driver.make_budget = checked
     source = sources.npy(data)
-    network = make_network(memory=memory, spill=False if spill == "-" else spill)
+    network = make_network(memory_limit=memory, spill=False if spill == "-" else spill)
     network.fit(source, make_labels(len(source)), checkpoint=None if checkpoint == "-" else checkpoint)
     np.save(out, network.transform(source))
 

@@ -117,7 +117,7 @@ def reads(monkeypatch):
 def test_tasks_are_pure_and_give_the_bits_of_threads(layers, memory, cluster, reads):
     X, labels = data()
     expected = network(layers).fit(X, labels).transform(X)
-    found = network(layers, engine="dask", memory=memory).fit(X, labels)
+    found = network(layers, engine="dask", memory_limit=memory).fit(X, labels)
     assert np.array_equal(found.transform(X), expected)
     n_passes = sum(1 + (layer.pca is not None) for layer in layers)
     n_passes += layers is SHARED  # layers above shared weights do not know their means

@@ -301,7 +301,7 @@ def test_input_is_read_once_and_in_the_order_in_which_it_lies(n, monkeypatch):
     monkeypatch.setattr(_network, "train_network", noting)
     layers = [Layer(3, 3, 2, n_slow=1), Layer(1, 1, 2)]
     block_bytes = 2000 * 3 * 8
-    whole = HiGSFA(layers, graph=RECIPE, memory=4 * block_bytes * 10, spill=False).fit(X, labels).transform(X)
+    whole = HiGSFA(layers, graph=RECIPE, memory_limit=4 * block_bytes * 10, spill=False).fit(X, labels).transform(X)
     assert sorted(np.concatenate(reads)) == list(range(n))
     assert all(np.all(np.diff(rows) > 0) for rows in reads)
     expected = [min(2000, n)] if n <= 2000 else [2000, n - 2000]
@@ -312,7 +312,7 @@ def test_input_is_read_once_and_in_the_order_in_which_it_lies(n, monkeypatch):
     monkeypatch.setattr(driver, "make_budget", lambda work, limit, disk: budget(work, 2**30, disk))
     for memory, by_blocks in ((4 * block_bytes, True), (4 * block_bytes - 1, False)):
         reads.clear()
-        found = HiGSFA(layers, graph=RECIPE, memory=memory, spill=False).fit(X, labels).transform(X)
+        found = HiGSFA(layers, graph=RECIPE, memory_limit=memory, spill=False).fit(X, labels).transform(X)
         assert np.array_equal(found, whole)
         assert sorted(np.concatenate(reads)) == list(range(n))
         assert all(np.all(np.diff(rows) > 0) for rows in reads) == by_blocks

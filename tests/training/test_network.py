@@ -232,21 +232,21 @@ def test_tiles_and_blocks_may_be_made_small(tile, monkeypatch):
     found = HiGSFA(layers, graph="serial").fit(X, X[:, 0])
     assert sum(cut) == 60
     assert max(cut) == min(tile, 60)
-    budget = found.estimate(60, dtype=np.float64)
+    budget = found.estimate_cost(60, dtype=np.float64)
     monkeypatch.setattr(driver, "NETWORK_BLOCK", 60)
     monkeypatch.setattr("higsfa.training.budget.NETWORK_TILE", 60)
     expected = HiGSFA(layers, graph="serial").fit(X, X[:, 0])
     np.testing.assert_allclose(found.transform(X), expected.transform(X), atol=1e-9)
     if tile == 1:
-        assert budget.memory != expected.estimate(60, dtype=np.float64).memory
+        assert budget.memory != expected.estimate_cost(60, dtype=np.float64).memory
 
 
 def test_an_estimate_is_the_plan_that_the_fit_has(monkeypatch):
     X = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
     used, plan = [], driver.make_budget
     monkeypatch.setattr(driver, "make_budget", lambda *args, **kwargs: used.append(plan(*args, **kwargs)) or used[-1])
-    network = HiGSFA([LINEAR, WIDE], graph="serial", spill=False, memory="1 GiB", n_jobs=2).fit(X, X[:, 0])
-    estimate = network.estimate(300, dtype=np.float32)
+    network = HiGSFA([LINEAR, WIDE], graph="serial", spill=False, memory_limit="1 GiB", n_jobs=2).fit(X, X[:, 0])
+    estimate = network.estimate_cost(300, dtype=np.float32)
     assert estimate.input_place == used[0].input_place
     assert [layer.place for layer in estimate.layers] == [layer.place for layer in used[0].layers]
     assert estimate.work == used[0].work

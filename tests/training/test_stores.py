@@ -155,10 +155,10 @@ def test_a_system_without_memory_is_told_from_a_small_budget(n_jobs, monkeypatch
         raise MemoryError("Unable to allocate 7.0 TiB")
 
     X = np.random.default_rng(0).normal(size=(50, 4))
-    network = HiGSFA([Layer(2, n_components=2), Layer(2, n_components=2)], memory="8 MB", n_jobs=n_jobs)
+    network = HiGSFA([Layer(2, n_components=2), Layer(2, n_components=2)], memory_limit="8 MB", n_jobs=n_jobs)
     expected = network.fit(X, X[:, 0]).transform(X)
     monkeypatch.setattr(MemoryStore, "reserve", reserve)
-    with pytest.raises(MemoryError, match=r"memory: 8 MiB were allowed.* 7\.0 TiB.*memory='4 MiB'"):
+    with pytest.raises(MemoryError, match=r"memory_limit: 8 MiB were allowed.* 7\.0 TiB.*memory_limit='4 MiB'"):
         network.fit(X, X[:, 0])
     assert np.array_equal(network.transform(X), expected)
 

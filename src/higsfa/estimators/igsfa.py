@@ -78,7 +78,7 @@ class IGSFA(LabelledEstimator):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> node = IGSFA(n_components=6, graph="serial", n_slow=2).fit(X, y)
     >>> node.get_feature_names_out().tolist()
-    ['slow0', 'slow1', 'rec0', 'rec1', 'rec2', 'rec3']
+    ['igsfa_slow0', 'igsfa_slow1', 'igsfa_rec0', 'igsfa_rec1', 'igsfa_rec2', 'igsfa_rec3']
     >>> X_hat = node.inverse_transform(node.transform(X))
     >>> bool(((X - X_hat) ** 2).sum() < 0.4 * (X**2).sum())
     True

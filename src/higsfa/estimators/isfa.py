@@ -78,7 +78,7 @@ class ISFA(SequenceEstimator):
     >>> X = np.column_stack([np.sin(0.01 * np.arange(1000)), rng.standard_normal((1000, 3))])
     >>> isfa = ISFA(n_components=3, n_slow=1).fit(X)
     >>> isfa.get_feature_names_out().tolist()
-    ['slow0', 'rec0', 'rec1']
+    ['isfa_slow0', 'isfa_rec0', 'isfa_rec1']
     >>> isfa.inverse_transform(isfa.transform(X)).shape
     (1000, 4)
     """

@@ -49,7 +49,7 @@ class LabelHead(BaseEstimator):
 
     Parameters
     ----------
-    n_features : int, "cv" or dict of them by label, optional
+    n_used_features : int, "cv" or dict of them by label, optional
         How many features each label's estimate uses, the first ones; all by default. "cv" chooses the number by
         cross-validation on the training set: least mean squared error of a numeric label, best classification rate
         of a categorical one, ties go to the smallest.
@@ -65,7 +65,7 @@ class LabelHead(BaseEstimator):
         Between 0, own covariances for the classes, and 1, the pooled one for all. Classes with less than 2 (k + 1)
         samples for k features are drawn towards the pooled covariance in any case, the more the smaller they are.
     cv : int, splitter or iterable of splits, default=5
-        Folds for ``n_features="cv"``. An integer means shuffled folds, the same in every run, or folds of whole
+        Folds for ``n_used_features="cv"``. An integer means shuffled folds, the same in every run, or folds of whole
         groups where `fit` is given groups.
     candidates : array-like of int, optional
         Numbers of features to try; by default 1 to 10 and then steps of about a fifth.
@@ -76,7 +76,7 @@ class LabelHead(BaseEstimator):
         Columns or keys of the labels; [0] for a single array.
     classes_ : dict of arrays
         For each label, its classes; for a numeric label their mean labels.
-    n_features_ : dict of int
+    n_used_features_ : dict of int
         Number of features that each label's estimate uses.
     is_numeric_ : dict of bool
     models_ : dict
@@ -100,7 +100,7 @@ class LabelHead(BaseEstimator):
     >>> X, cultivar = load_wine(return_X_y=True)
     >>> labels = {"cultivar": cultivar, "alcohol": X[:, 0]}
     >>> Y = GSFA(n_components=6, graph="clustered").fit_transform(X, cultivar)
-    >>> head = LabelHead(n_features={"cultivar": 2, "alcohol": "cv"}).fit(Y, labels)
+    >>> head = LabelHead(n_used_features={"cultivar": 2, "alcohol": "cv"}).fit(Y, labels)
     >>> estimates = head.predict(Y)
     >>> bool((estimates["cultivar"] == cultivar).mean() > 0.98)
     True
@@ -109,7 +109,7 @@ class LabelHead(BaseEstimator):
     """
 
     _parameter_constraints: dict[str, Any] = {
-        "n_features": [Interval(Integral, 1, None, closed="left"), StrOptions({"cv"}), dict, None],
+        "n_used_features": [Interval(Integral, 1, None, closed="left"), StrOptions({"cv"}), dict, None],
         "n_classes": [Interval(Integral, 1, None, closed="left"), dict, None],
         "integer": ["boolean", dict],
         "regressor": [HasMethods(["fit", "predict"]), dict, None],
@@ -120,7 +120,7 @@ class LabelHead(BaseEstimator):
 
     def __init__(
         self,
-        n_features: Any = None,
+        n_used_features: Any = None,
         n_classes: Any = None,
         *,
         integer: Any = False,
@@ -129,7 +129,7 @@ class LabelHead(BaseEstimator):
         cv: Any = 5,
         candidates: Any = None,
     ) -> None:
-        self.n_features = n_features
+        self.n_used_features = n_used_features
         self.n_classes = n_classes
         self.integer = integer
         self.regressor = regressor
@@ -166,7 +166,7 @@ class LabelHead(BaseEstimator):
             self.label_names_ = names
             self.output_form_ = _form(y)
             self.classes_: dict[Any, Any] = {}
-            self.n_features_: dict[Any, int] = {}
+            self.n_used_features_: dict[Any, int] = {}
             self.is_numeric_: dict[Any, bool] = {}
             self.models_: dict[Any, Any] = {}
             self.cv_results_: dict[Any, dict[int, float]] = {}
@@ -223,7 +223,7 @@ class LabelHead(BaseEstimator):
             label = self.label_names_[0]
         if label not in self.label_names_:
             raise ValueError(f"label={label!r} is not one of the labels that fit saw: {self.label_names_}")
-        X = validate_data(self, X, dtype=np.float64, reset=False)[:, : self.n_features_[label]]
+        X = validate_data(self, X, dtype=np.float64, reset=False)[:, : self.n_used_features_[label]]
         model = self.models_[label]
         if isinstance(model, GaussianClasses):
             return model.posterior(X)
@@ -242,7 +242,7 @@ class LabelHead(BaseEstimator):
         return tags
 
     def _check_names(self, names: list[Any]) -> None:
-        for parameter in ("n_features", "n_classes", "integer", "regressor"):
+        for parameter in ("n_used_features", "n_classes", "integer", "regressor"):
             value = getattr(self, parameter)
             unknown = [key for key in value if key not in names] if isinstance(value, Mapping) else []
             if unknown:
@@ -263,20 +263,20 @@ class LabelHead(BaseEstimator):
             weights = {"sample_weight": task.w} if weighted else {}
             return lambda k: clone(regressor).fit(task.Y[:, :k], task.target, **weights)
 
-        k = _check_n_features(_per_label(self.n_features, name, None), task)
+        k = _check_n_features(_per_label(self.n_used_features, name, None), task)
         with one_blas_thread() if regressor is None else nullcontext():
             if k == "cv":
                 scores = _cross_validate(task, trainer, _check_candidates(self.candidates, task.Y.shape[1]), cv)
                 self.cv_results_[name] = scores
                 k = max(scores, key=lambda number: (scores[number], -number))
             self.models_[name] = trainer(task.first_features(k))(k)
-        self.n_features_[name] = k
+        self.n_used_features_[name] = k
         self.is_numeric_[name] = is_numeric
         self.classes_[name] = task.classes.values
 
     def _predict_label(self, name: Any, X: Floats) -> NDArray[Any]:
         is_numeric, classes = self.is_numeric_[name], self.classes_[name]
-        estimate = _estimate(self.models_[name], X[:, : self.n_features_[name]], classes, is_numeric)
+        estimate = _estimate(self.models_[name], X[:, : self.n_used_features_[name]], classes, is_numeric)
         if not is_numeric:
             return classes[estimate]
         if _per_label(self.integer, name, False):
@@ -372,7 +372,7 @@ def _folds(cv: Any, task: _Task) -> Iterable[tuple[Any, Any]]:
         if n_folds < 2:
             what = "samples" if task.groups is None else "groups"
             raise ValueError(
-                f"n_features='cv' for label {task.name!r} with cv={cv}: needs two folds or more, and has "
+                f"n_used_features='cv' for label {task.name!r} with cv={cv}: needs two folds or more, and has "
                 f"n_{what}={n} with that label; give a number of features instead"
             )
         cv = KFold(n_folds, shuffle=True, random_state=0) if task.groups is None else GroupKFold(n_folds)
@@ -391,7 +391,7 @@ def _check_n_features(k: Any, task: _Task) -> Any:
         return k
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= available:
         raise ValueError(
-            f"n_features={k!r} for label {task.name!r}: give a number from 1 to {available}, the number of features "
+            f"n_used_features={k!r} for label {task.name!r}: give a number from 1 to {available}, the number of features "
             "in X, or 'cv', or None for all"
         )
     return int(k)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from higsfa.estimators.validation import (
     check_data,
     check_out,
     dask_transform,
+    feature_names,
     is_dask,
     product_dtype,
     report_not_finite,
@@ -41,11 +41,6 @@ from higsfa.training.network import train_network
 from higsfa.training.runner import threads
 from higsfa.training.sources import Source
 from higsfa.training.stores import feature_major, free_bytes, spill_folder
-
-try:
-    VERSION = version("higsfa")
-except PackageNotFoundError:
-    VERSION = "not installed"
 
 
 class FittedLayer:
@@ -92,7 +87,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         "layers": [list, tuple, None],
         "input_shape": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
         "n_jobs": [Integral, None],
-        "memory": [Interval(Integral, 1, None, closed="left"), str, None],
+        "memory_limit": [Interval(Integral, 1, None, closed="left"), str, None],
         "spill": [str, os.PathLike, "boolean", None],
         "engine": [StrOptions({"threads", "dask"})],
         "clip_range": ["boolean"],
@@ -136,7 +131,9 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         given = self.input_shape
         return (int(given),) if isinstance(given, int | np.integer) else tuple(given)
 
-    def estimate(self, n_samples: int, *, input_shape: Any = None, dtype: Any = np.uint8, n_cells: int = 3) -> Budget:
+    def estimate_cost(
+        self, n_samples: int, *, input_shape: Any = None, dtype: Any = np.uint8, n_cells: int = 3
+    ) -> Budget:
         """Memory, passes over the data and work of a fit, before anything is read.
 
         Parameters
@@ -215,9 +212,11 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _checkpoint(
         self, folder: Any, source: Source, graph: TrainingGraph, plans: list[LayerPlan], dtype: np.dtype[Any]
     ) -> Checkpoint | None:
+        from higsfa import __version__
+
         if folder is None:
             return None
-        saved = Checkpoint(Path(folder), fit_key(source.fingerprint(), graph, plans, dtype, VERSION))
+        saved = Checkpoint(Path(folder), fit_key(source.fingerprint(), graph, plans, dtype, __version__))
         saved.open()
         return saved
 
@@ -242,7 +241,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return min(n_jobs, max(8, cores)) if n_jobs > 0 else max(1, cores + 1 + n_jobs)
 
     def _memory_limit(self) -> int:
-        return parse_memory(self.memory)
+        return parse_memory(self.memory_limit)
 
     # ------------------------------------------------------------------ using
 
@@ -307,15 +306,14 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names ``slow0, ...`` then ``rec0, ...``; with several top nodes ``node0_slow0, ...``."""
+        """Names such as ``higsfa_slow0``, then ``higsfa_rec0``; with several top nodes ``higsfa_node0_slow0``."""
         check_is_fitted(self, "_trained")
         plan = self._trained[-1].plan
         n_nodes, names = plan.fields.n_nodes, []
         for p, n_slow in enumerate(np.broadcast_to(self.layers_[-1].n_slow, n_nodes).tolist()):
-            prefix = f"node{p}_" if n_nodes > 1 else ""
-            names += [f"{prefix}slow{j}" for j in range(n_slow)]
-            names += [f"{prefix}rec{j}" for j in range(plan.n_components - n_slow)]
-        return np.asarray(names, dtype=object)
+            prefix = type(self).__name__.lower() + (f"_node{p}" if n_nodes > 1 else "")
+            names.append(feature_names(prefix, n_slow, plan.n_components))
+        return np.concatenate(names)
 
     @property
     def _n_features_out(self) -> int:
@@ -422,7 +420,7 @@ def parse_memory(memory: Any) -> int:
         return int(memory)
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", str(memory))
     if not found:
-        raise ValueError(f"memory={memory!r} is not a size: use a number of bytes or a text such as '2 GiB'")
+        raise ValueError(f"memory_limit={memory!r} is not a size: use a number of bytes or a text such as '2 GiB'")
     number, prefix, binary = found.groups()
     base = 1024 if binary else 1000
     return int(float(number) * base ** " KMGT".index(prefix.upper() or " "))

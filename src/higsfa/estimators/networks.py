@@ -29,7 +29,7 @@ _COMMON = """
         there are several. Taken from X by default; for flat X without it, a one-dimensional signal.
     n_jobs : int, optional
         Number of threads; -1 for all cores. The result does not depend on it, to the bit.
-    memory : int or str, optional
+    memory_limit : int or str, optional
         Budget for what is kept between passes, such as "2 GiB"; half of the available memory by default. With less,
         features wait on disk instead (see `spill`). The result does not depend on it.
     spill : str, path or False, optional
@@ -91,7 +91,7 @@ class _LabelledNetwork(Network):
         graph: Any = "auto",
         input_shape: Any = None,
         n_jobs: int | None = None,
-        memory: Any = None,
+        memory_limit: Any = None,
         spill: Any = None,
         engine: str = "threads",
         clip_range: bool = True,
@@ -101,7 +101,7 @@ class _LabelledNetwork(Network):
         self.graph = graph
         self.input_shape = input_shape
         self.n_jobs = n_jobs
-        self.memory = memory
+        self.memory_limit = memory_limit
         self.spill = spill
         self.engine = engine
         self.clip_range = clip_range
@@ -162,7 +162,7 @@ class _SequenceNetwork(Network):
         lag: int = 1,
         input_shape: Any = None,
         n_jobs: int | None = None,
-        memory: Any = None,
+        memory_limit: Any = None,
         spill: Any = None,
         engine: str = "threads",
         clip_range: bool = True,
@@ -172,7 +172,7 @@ class _SequenceNetwork(Network):
         self.lag = lag
         self.input_shape = input_shape
         self.n_jobs = n_jobs
-        self.memory = memory
+        self.memory_limit = memory_limit
         self.spill = spill
         self.engine = engine
         self.clip_range = clip_range

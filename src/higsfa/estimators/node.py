@@ -22,6 +22,7 @@ from higsfa.estimators.validation import (
     check_data,
     check_out,
     dask_transform,
+    feature_names,
     flat_reader,
     is_dask,
     product_dtype,
@@ -210,11 +211,9 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return np.ascontiguousarray(self._node.decode(Y.T).T)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names ``slow0, slow1, ...`` of the slow features, then ``rec0, ...`` of the reconstructive ones."""
+        """Names such as ``igsfa_slow0`` of the slow features, then ``igsfa_rec0`` of the reconstructive ones."""
         check_is_fitted(self, "_node")
-        slow = [f"slow{j}" for j in range(self.n_slow_)]
-        rest = [f"rec{j}" for j in range(self.n_components_ - self.n_slow_)]
-        return np.asarray(slow + rest, dtype=object)
+        return feature_names(type(self).__name__.lower(), self.n_slow_, self.n_components_)
 
     @property
     def _n_features_out(self) -> int:

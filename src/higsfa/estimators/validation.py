@@ -197,3 +197,9 @@ def dask_transform(estimator: Any, X: Any) -> Any:
 def is_dask(X: Any) -> bool:
     """Whether X is a dask array."""
     return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "map_blocks")
+
+
+def feature_names(prefix: str, n_slow: int, n_components: int) -> np.ndarray:
+    """Names of a node's features: the slow ones, then the reconstructive ones."""
+    slow, rest = range(n_slow), range(n_components - n_slow)
+    return np.array([*(f"{prefix}_slow{j}" for j in slow), *(f"{prefix}_rec{j}" for j in rest)], dtype=object)

@@ -120,7 +120,7 @@ def make_network(
             layer.set_params(**table.layer_params.model_dump(exclude_none=True))
             if threshold is not None and layer.n_slow is None:
                 layer.delta_threshold = threshold
-        network.estimate(2, input_shape=shape)
+        network.estimate_cost(2, input_shape=shape)
     return network
 
 
@@ -206,7 +206,7 @@ def _fit(network: Any, samples: Samples, checkpoint: Path, log: Log, what: str) 
     """Train; returns the seconds it took."""
     start = time.perf_counter()
     with in_one_line(what):
-        steps = network.estimate(len(samples), input_shape=samples.source.shape).passes * len(samples)
+        steps = network.estimate_cost(len(samples), input_shape=samples.source.shape).passes * len(samples)
         log.stage(f"{what}: train on {len(samples):,} samples", steps)
         # A progress bar cannot travel to the workers of a cluster.
         source = samples.source if network.engine == "dask" else Counted(samples.source, log.progress, steps)

@@ -131,7 +131,7 @@ class Frame(Record):
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """For each older protocol n, how its header becomes one of protocol n + 1."""
-RENAMED: dict[str, str] = {}
+RENAMED: dict[str, str] = {"memory": "memory_limit", "n_features": "n_used_features"}
 """Names of parameters in version 0.1, and their names in protocol 1."""
 
 

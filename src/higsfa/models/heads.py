@@ -69,7 +69,7 @@ def unpack_head(cls: type, record: HeadRecord, tensors: Tensors, prefix: str) ->
     head = unpack_common(cls, record, record.n_features_in, tensors, prefix)
     head.output_form_ = record.output_form
     head.label_names_ = []
-    head.classes_, head.n_features_, head.is_numeric_, head.models_, head.cv_results_ = {}, {}, {}, {}, {}
+    head.classes_, head.n_used_features_, head.is_numeric_, head.models_, head.cv_results_ = {}, {}, {}, {}, {}
     for j, label in enumerate(record.labels):
         tensors.spend(LABEL_BYTES)
         _unpack_label(head, label, tensors, f"{prefix}labels.{j}.")
@@ -92,7 +92,7 @@ def _pack_label(head: LabelHead, name: Any, arrays: Arrays, prefix: str) -> dict
     return {
         "name": pack_label_name(name),
         "class_type": dtype,
-        "n_features": head.n_features_[name],
+        "n_features": head.n_used_features_[name],
         "cross_validated": scores is not None,
     }
 
@@ -116,7 +116,7 @@ def _unpack_label(head: LabelHead, record: LabelRecord, tensors: Tensors, prefix
         head.classes_[name] = tensors.take(f"{prefix}classes", "F64", (None,))
     else:
         head.classes_[name] = _unpack_classes(record.class_type, tensors, f"{prefix}classes")
-    head.n_features_[name] = k
+    head.n_used_features_[name] = k
     head.models_[name] = _unpack_gaussians(tensors, prefix, k, len(head.classes_[name]))
     if record.cross_validated:
         tried = tensors.take(f"{prefix}tried", "I64", (None,))

@@ -85,7 +85,7 @@ TYPES: dict[str, Any] = {
     "mirrored": bool,
     "self_loops": bool,
     "weights": Few[float] | None,
-    "n_features": int | Literal["cv"] | ByLabel[int | Literal["cv"] | None] | None,
+    "n_used_features": int | Literal["cv"] | ByLabel[int | Literal["cv"] | None] | None,
     "n_classes": int | ByLabel[int | None] | None,
     "integer": bool | ByLabel[bool],
     "regularization": float,

@@ -83,7 +83,7 @@ def morph(
     X = photo.astype(np.float64)[None]
     y = np.asarray(net.transform(X), dtype=np.float64)
     moved = np.repeat(y, len(targets), axis=0)
-    moved[:, : head.n_features_[name]] += strength * _shifts(head, name, y, targets)
+    moved[:, : head.n_used_features_[name]] += strength * _shifts(head, name, y, targets)
     inverse = net if decoder is None else decoder
     change = decode(inverse, moved) - decode(inverse, y)
     frames = (X + change.reshape(len(targets), *photo.shape)).reshape(len(targets), -1)
@@ -91,7 +91,7 @@ def morph(
     bounds = (np.iinfo(photo.dtype).min, np.iinfo(photo.dtype).max) if whole else None
     frames = frames if bounds is None else np.clip(frames, *bounds)
     if n_steps:
-        k = head.n_features_[name]
+        k = head.n_used_features_[name]
         model, units = Differentiable(net), feature_units(head, name)
         with one_blas_thread():
             steered = [

@@ -83,7 +83,7 @@ def write_explorer(
     >>> images, labels = digits.images / 16, {"digit": digits.target}
     >>> network = HiGSFA().fit(images, digits.target)
     >>> Y = network.transform(images)
-    >>> head, decoder = LabelHead(n_features=9).fit(Y, labels), LinearReconstruction().fit(Y, images)
+    >>> head, decoder = LabelHead(n_used_features=9).fit(Y, labels), LinearReconstruction().fit(Y, images)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = write_explorer(f"{folder}/digits.html", network, head, images, decoder=decoder, labels=labels)
     ...     page.stat().st_size < 200_000

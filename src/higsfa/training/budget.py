@@ -132,7 +132,7 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
             if disk:  # nodes trained one after the other need less memory if what they read is computed again
                 return make_budget(work, limit)
             raise ValueError(
-                f"memory: {limit / 2**20:.1f} MiB are not enough to train layer {k + 1} "
+                f"memory_limit: {limit / 2**20:.1f} MiB are not enough to train layer {k + 1} "
                 f"({nodes} nodes of {T} variables); "
                 f"at least {mib(held['memory'] + working + max(least, at_once) * sums * copies)} are"
             )

@@ -131,7 +131,7 @@ def _memory_explained(budget: Budget, limit: int) -> Iterator[None]:
         yield
     except MemoryError as error:
         raise MemoryError(
-            f"memory: {mib(limit)} were allowed and about {mib(budget.memory)} planned for, but the system does "
+            f"memory_limit: {mib(limit)} were allowed and about {mib(budget.memory)} planned for, but the system does "
             f"not give as much ({str(error) or 'out of memory'}); pass a smaller size, such as "
-            f"memory='{mib(limit // 2)}', or fewer n_jobs"
+            f"memory_limit='{mib(limit // 2)}', or fewer n_jobs"
         ) from error
