@@ -67,7 +67,7 @@ sensitivity = [1.5, 1.96]
 """
 QUICK = {
     "distortion": None,
-    "head.n_features": 6,
+    "head.n_used_features": 6,
     "comparison": {"methods": ["chance"]},
     "protocol.repeats": 1,
 }

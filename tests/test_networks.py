@@ -636,7 +636,7 @@ def test_set_output_pandas_names_features_and_keeps_the_index():
     frame.columns = [f"pixel{k}" for k in range(64)]
     network = digit_network().set_params(layer2__n_slow=3).set_output(transform="pandas")
     features = network.fit_transform(frame, y)
-    assert list(features.columns) == [*(f"slow{j}" for j in range(3)), *(f"rec{j}" for j in range(6))]
+    assert list(features.columns) == [*(f"higsfa_slow{j}" for j in range(3)), *(f"higsfa_rec{j}" for j in range(6))]
     assert features.index.equals(frame.index)
     np.testing.assert_array_equal(features.to_numpy(), digit_network().set_params(layer2__n_slow=3).fit_transform(X, y))
 
@@ -813,7 +813,9 @@ def test_the_memory_that_an_error_asks_for_is_enough(layers, monkeypatch):
         try:
             network.estimate_cost(100_000, dtype=np.float64)
         except ValueError as error:
-            found = re.search(r"memory: .* MiB are not enough to train layer \d.*; at least (\d+) MiB are", str(error))
+            found = re.search(
+                r"memory_limit: .* MiB are not enough to train layer \d.*; at least (\d+) MiB are", str(error)
+            )
             assert found
             network.set_params(memory_limit=f"{int(found[1]) + 1} MiB")
     network.estimate_cost(100_000, dtype=np.float64)

@@ -18,10 +18,10 @@ SMALL = {
     "network.n_jobs": 1,
     "distortion.copies": 1,
     "distortion.supervised_copies": 1,
-    "head.n_features": 4,
+    "head.n_used_features": 4,
     "head.n_classes": None,
     "comparison.methods": ["chance"],
-    "comparison.n_features": None,
+    "comparison.n_used_features": None,
     "graph.parts": "auto",
     "data.size": 24,
 }

@@ -197,7 +197,7 @@ def test_settings_that_do_not_go_together_are_refused(change, words):
         {"network.kind": "HGSFA", "comparison.methods": ["pca"]},
         {"graph.parts": [{"kind": "window", "label": "age", "half_width": 3}, {"kind": "sequence"}]},
         {"graph.parts": [{"kind": "mixed", "label": "age", "n_groups": 2, "weight": 0.5}]},
-        {"network.memory": "1.5 GiB"},
+        {"network.memory_limit": "1.5 GiB"},
     ],
 )
 def test_settings_that_go_together_are_taken(change):

@@ -110,7 +110,7 @@ LIMITS = [
     ("faces", "network.n_jobs", [-1024, 1024], [-1025, 1025]),
     ("faces", "network.layers", [[LAYER], [LAYER] * 100], [[], [LAYER] * 101]),
     ("faces", "head.n_classes", [{"a": 2}, {"a": 10_000}], [{"a": 1}, {"a": 10_001}]),
-    ("faces", "head.n_features", [1, "cv", {"a": "cv"}, {"a": 3}], [0, "all", {"a": 0}]),
+    ("faces", "head.n_used_features", [1, "cv", {"a": "cv"}, {"a": 3}], [0, "all", {"a": 0}]),
     ("faces", "protocol.test_share", [0.01, 0.99], [0, 1]),
     ("faces", "protocol.repeats", [1, 1000], [0, 1001]),
     ("faces", "protocol.n_persons", [1], [0]),

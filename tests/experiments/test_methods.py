@@ -72,7 +72,7 @@ def test_networks_are_what_the_table_says():
     assert (tuple(layer.field), layer.n_components) == ((8, 8), 5)
     assert single.input_shape == (8, 8)
     layers = [{"field": [4, 8], "stride": [2, 8], "n_components": 3, "n_slow": 2, "pca": 6}, {"field": [3, 1]}]
-    told = faces(network__layers=layers, network__kind="HGSFA", network__memory="1GB", network__n_jobs=2)
+    told = faces(network__layers=layers, network__kind="HGSFA", network__memory_limit="1GB", network__n_jobs=2)
     told = make_network(with_values(told, {"graph.parts": "auto"}), [AGE, SEX], (8, 8))
     assert type(told) is HGSFA
     first = told.layers[0]

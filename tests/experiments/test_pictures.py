@@ -156,7 +156,7 @@ def test_tones_are_distorted_only_where_their_range_is_known_by_type(spots, tmp_
 
 
 def test_digits_go_from_0_to_1(tmp_path):
-    values = {"network.n_jobs": 1, "data.max_samples": 100, "comparison.methods": ["chance"], "head.n_features": 4}
+    values = {"network.n_jobs": 1, "data.max_samples": 100, "comparison.methods": ["chance"], "head.n_used_features": 4}
     config = with_values(load_config("digits"), {**values, "distortion": None, "protocol.repeats": 1})
     run = train(with_values(config, {"network.n_components": 8}), tmp_path / "run")
     assert run.pixel_range == (0, 1)

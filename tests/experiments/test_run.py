@@ -97,11 +97,11 @@ def test_interrupted_run_goes_on_to_the_same_results(real, quick, config, tmp_pa
         Run(folder)
     with pytest.raises(ExperimentError, match=r"unfinished run.*--resume"):
         train(config, folder)
-    other = with_values(config, {"head.n_features": 5})
+    other = with_values(config, {"head.n_used_features": 5})
     with pytest.raises(ExperimentError, match="another experiment"):
         train(other, folder, resume=True)
     watch = Watch()
-    run = train(with_values(config, {"network.memory": "1GB"}), folder, resume=True, n_jobs=2, progress=watch)
+    run = train(with_values(config, {"network.memory_limit": "1GB"}), folder, resume=True, n_jobs=2, progress=watch)
     assert not any("HiGSFA, fold 1: train" in text for text in watch.seen)
     assert ("HGSFA, fold 2: train on 300 samples" in watch.seen) == (moment != "write the results")
     assert (folder / "predictions.csv").read_bytes() == (quick.folder / "predictions.csv").read_bytes()
@@ -365,7 +365,7 @@ def test_at_most_2000_samples_and_20_features_are_kept_for_figures(tmp_path):
     """The toy signals, in the order of time."""
     layers = [{"field": 20, "n_components": 25, "expansion": "identity | quadratic"}]
     changes = {"data.n_train": 2000, "data.n_test": 2500, "network.layers": layers, "network.n_jobs": 1}
-    config = with_values(load_config("toy"), {**changes, "comparison.methods": ["chance"], "head.n_features": 4})
+    config = with_values(load_config("toy"), {**changes, "comparison.methods": ["chance"], "head.n_used_features": 4})
     shape = open_experiment(config).folds[0].train.source.shape
     layers[0]["field"] = list(shape)
     run = train(with_values(config, {"network.layers": layers}), tmp_path / "run")

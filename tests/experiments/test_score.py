@@ -48,7 +48,7 @@ def copies(real, rows, seed):
 def single(real, tmp_path_factory):
     """The same experiment on one fold, whose network is at hand."""
     changes = {"protocol.repeats": 1, "comparison.methods": ["pca", "chance"], "comparison.sensitivity": []}
-    changes |= {"comparison.n_features": {"pca": 10}, "output.examples": 7}
+    changes |= {"comparison.n_used_features": {"pca": 10}, "output.examples": 7}
     return train(with_values(load_config(real.config), changes), tmp_path_factory.mktemp("runs") / "single")
 
 

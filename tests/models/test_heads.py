@@ -89,7 +89,14 @@ def assert_same_heads(head, loaded, Y):
         assert_same_bits(head.predict_proba(Y, name), loaded.predict_proba(Y, name))
         assert_same_bits(head.classes_[name], loaded.classes_[name])
         assert [type(c) for c in head.classes_[name].tolist()] == [type(c) for c in loaded.classes_[name].tolist()]
-    for attribute in ("label_names_", "n_features_", "is_numeric_", "cv_results_", "n_features_in_", "output_form_"):
+    for attribute in (
+        "label_names_",
+        "n_used_features_",
+        "is_numeric_",
+        "cv_results_",
+        "n_features_in_",
+        "output_form_",
+    ):
         assert getattr(head, attribute) == getattr(loaded, attribute)
     given, kept = head.get_params(), loaded.get_params()
     assert given.keys() == kept.keys()
@@ -152,13 +159,14 @@ def test_feature_names_constant_features_and_many_classes(tmp_path):
 
 def test_parameters_changed_after_the_fit_are_kept_and_a_loaded_head_can_be_fitted(tmp_path):
     head, Y = fitted("cv")
-    head.set_params(n_features={"other": 3}, integer=False)
+    head.set_params(n_used_features={"other": 3}, integer=False)
     save(head, tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert_same_heads(head, loaded, Y)
     Y, age = features(seed=1)
     assert_same_bits(
-        loaded.set_params(n_features=2).fit(Y, age).predict(Y), head.set_params(n_features=2).fit(Y, age).predict(Y)
+        loaded.set_params(n_used_features=2).fit(Y, age).predict(Y),
+        head.set_params(n_used_features=2).fit(Y, age).predict(Y),
     )
 
 
@@ -255,9 +263,9 @@ def files(tmp_path_factory):
         ("params.n_used_features", 0, "n_used_features"),
         ("params.n_used_features", 1.5, "n_used_features"),
         ("params.n_used_features", {"age": 1}, "n_used_features"),
-        ("params.n_features", [["age"]], "n_features.0.1: Field required"),
-        ("params.n_features", [["age", 1], ["age", 2]], "twice"),
-        ("params.n_features", [[None, 1]], "n_features.0.0"),
+        ("params.n_used_features", [["age"]], "n_used_features.0.1: Field required"),
+        ("params.n_used_features", [["age", 1], ["age", 2]], "twice"),
+        ("params.n_used_features", [[None, 1]], "n_used_features.0.0"),
         ("params.n_classes", "cv", "n_classes"),
         ("params.n_classes", [["age", True]], "n_classes"),
         ("params.integer", [["age", 1]], "integer"),
@@ -381,8 +389,8 @@ def test_a_gsfa_before_a_head_needs_no_network(tmp_path):
     [
         ("n_features_in", 2**24, 2**24 + 1, "16777216"),
         ("params.candidates", [1] * 2**16, [1] * (2**16 + 1), "at most 65536 items"),
-        ("params.n_features", [["a", 1]], [["a", 1, 1]], "at most 2 items"),
-        ("params.n_features", [[k, 1] for k in range(1000)], [[k, 1] for k in range(1001)], "at most 1000 items"),
+        ("params.n_used_features", [["a", 1]], [["a", 1, 1]], "at most 2 items"),
+        ("params.n_used_features", [[k, 1] for k in range(1000)], [[k, 1] for k in range(1001)], "at most 1000 items"),
         ("params.n_classes", 1, 0, "n_classes"),
         ("params.cv", 2, 1, "cv"),
         ("params.regularization", 1, 2, "regularization"),

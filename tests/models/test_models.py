@@ -930,7 +930,7 @@ def test_very_many_nodes_are_loaded_and_shown_without_making_any(files, tmp_path
     assert f" {n} " in shown.result
     assert shown.calls < 2 * n
     names = counted(model.get_feature_names_out)
-    assert names.result[-1] == f"higsfa_node{n - 1}_slow0"
+    assert names.result[-1] == f"hisfa_node{n - 1}_slow0"
     assert names.calls < 5 * n
 
 

@@ -391,7 +391,7 @@ def _check_n_features(k: Any, task: _Task) -> Any:
         return k
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= available:
         raise ValueError(
-            f"n_used_features={k!r} for label {task.name!r}: give a number from 1 to {available}, the number of features "
+            f"n_used_features={k!r} for label {task.name!r}: give a number from 1 to {available}, the features "
             "in X, or 'cv', or None for all"
         )
     return int(k)

@@ -312,8 +312,8 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         n_nodes, names = plan.fields.n_nodes, []
         for p, n_slow in enumerate(np.broadcast_to(self.layers_[-1].n_slow, n_nodes).tolist()):
             prefix = type(self).__name__.lower() + (f"_node{p}" if n_nodes > 1 else "")
-            names.append(feature_names(prefix, n_slow, plan.n_components))
-        return np.concatenate(names)
+            names += feature_names(prefix, n_slow, plan.n_components)
+        return np.asarray(names, dtype=object)
 
     @property
     def _n_features_out(self) -> int:

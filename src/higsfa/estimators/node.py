@@ -213,7 +213,8 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names such as ``igsfa_slow0`` of the slow features, then ``igsfa_rec0`` of the reconstructive ones."""
         check_is_fitted(self, "_node")
-        return feature_names(type(self).__name__.lower(), self.n_slow_, self.n_components_)
+        names = feature_names(type(self).__name__.lower(), self.n_slow_, self.n_components_)
+        return np.asarray(names, dtype=object)
 
     @property
     def _n_features_out(self) -> int:

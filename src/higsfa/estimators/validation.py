@@ -199,7 +199,6 @@ def is_dask(X: Any) -> bool:
     return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "map_blocks")
 
 
-def feature_names(prefix: str, n_slow: int, n_components: int) -> np.ndarray:
+def feature_names(prefix: str, n_slow: int, n_components: int) -> list[str]:
     """Names of a node's features: the slow ones, then the reconstructive ones."""
-    slow, rest = range(n_slow), range(n_components - n_slow)
-    return np.array([*(f"{prefix}_slow{j}" for j in slow), *(f"{prefix}_rec{j}" for j in rest)], dtype=object)
+    return [f"{prefix}_slow{j}" for j in range(n_slow)] + [f"{prefix}_rec{j}" for j in range(n_components - n_slow)]

@@ -201,7 +201,7 @@ def _one(
     values, probabilities, used = {}, {}, {}
     for features in made.features:
         head = score.fit_head(config, features, sets.supervised, chosen)
-        found = score.estimate_cost(head, [label for label in features.labels if label in scored], features.test)
+        found = score.estimate(head, [label for label in features.labels if label in scored], features.test)
         values.update(found.values)
         probabilities.update(found.probabilities)
         used.update(head.n_used_features_)

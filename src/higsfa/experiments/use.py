@@ -371,7 +371,7 @@ class Run:
         sets = make_sets(config, fold)
         with in_one_line("the model of this run does not go with these data"):
             Y = self.network.transform(sets.test.source)
-            found = score.estimate_cost(self.head, experiment.scored, Y)
+            found = score.estimate(self.head, experiment.scored, Y)
         true = score.truth(config, experiment.scored, sets.test)
         by_label = score.scores(experiment.scored, true, found)
         labels = {}
