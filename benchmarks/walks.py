@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import pairwise
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Walk:
     @property
     def changes(self):
         modules = [module for module, _ in self.functions]
-        return sum(a != b for a, b in zip(modules, modules[1:], strict=False))
+        return sum(a != b for a, b in pairwise(modules))
 
 
 def walk(call):
@@ -86,14 +87,15 @@ def train(folder):
 
     from higsfa.cli import app
 
-    changes = ["data.n_samples=400", "data.n_people=40", "protocol.kind=holdout"]
-    arguments = ["train", "quickstart", "--out", str(folder / "run"), "--force"]
+    changes = ["data.n_train=400", "data.n_test=200"]
+    arguments = ["train", "toy", "--out", str(folder / "run"), "--force", "--jobs", "1"]
+    arguments += [part for change in changes for part in ("--set", change)]
 
     def call():
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             result = CliRunner().invoke(app, arguments)
         if result.exit_code:
-            sys.exit(f"higsfa {' '.join(arguments)}: {result.output}\n{result.exception!r} {changes}")
+            sys.exit(f"higsfa {' '.join(arguments)}: {result.output}\n{result.exception!r}")
 
     return call
 

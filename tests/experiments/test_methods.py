@@ -77,7 +77,7 @@ def test_networks_are_what_the_table_says():
     assert type(told) is HGSFA
     first = told.layers[0]
     assert (first.field, first.stride, first.n_components, first.n_slow, first.pca) == ((4, 8), (2, 8), 3, 2, 6)
-    assert (told.n_jobs, told.memory, told.engine) == (2, "1GB", "threads")
+    assert (told.n_jobs, told.memory_limit, told.engine) == (2, "1GB", "threads")
     pyramid = make_network(faces(network__n_components=7, graph__parts="auto"), [AGE, SEX], (24, 24))
     assert pyramid.layers[-1].n_components == 7
     assert len(pyramid.layers) > 2
