@@ -24,7 +24,7 @@ from higsfa import HGSFA, HiGSFA, LabelHead, presets
 from higsfa.datasets import draw_faces, face_parameters, make_faces, with_age
 from higsfa.graphs import ClusteredGraph, SerialGraph
 from higsfa.metrics import reconstruction_error
-from higsfa.plots.features import plot_features
+from higsfa.plots import plot_features
 from higsfa.reconstruction import ImagePrior, LinearReconstruction, morph, refine
 from higsfa.training.runner import one_by_one
 from higsfa.training.stores import feature_major, field_of

@@ -12,10 +12,9 @@ array([[4. , 4.5],
 (12, array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]))
 """
 
-from higsfa.training.sources.arrays import array, as_source, dask, zarr
+from higsfa.training.sources.arrays import array, as_source, dask, npy, zarr
 from higsfa.training.sources.base import Source
 from higsfa.training.sources.derived import cache, map, repeat
-from higsfa.training.sources.files import npy
 from higsfa.training.sources.images import ImageFileError, ImageFiles, images
 
 __all__ = [

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from higsfa import GSFA, SFA
-from higsfa.core import scratch
 from higsfa.core.native import library as kernels
+from higsfa.core.node import raw as scratch
 from higsfa.core.node.raw import Samples
 from higsfa.graphs import WindowGraph
 

@@ -352,7 +352,7 @@ def test_tables_keep_numbers_and_guard_texts(tmp_path):
 
 
 def test_guarded_texts_come_back_as_they_were(tmp_path):
-    from higsfa.report.predictions import read_columns
+    from higsfa.report.reading import read_columns
 
     texts = np.array(["=1", "'", "''x", "+1", "-", "plain", "@", None, "a,b\n'c"], dtype=object)
     run_folder.write_table(tmp_path / "a.csv", {"=kind": texts, "=kind_estimate": texts[::-1]})

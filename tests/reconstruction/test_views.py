@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from higsfa.plots.features import plot_features
+from higsfa.plots import plot_features
 from higsfa.reconstruction import extreme_inputs, feature_gradient, feature_template
 
 

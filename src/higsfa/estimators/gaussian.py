@@ -10,7 +10,7 @@ from numpy.linalg import eigh
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from higsfa.core.graph.groups import group_memberships
+from higsfa.core.graph.build import group_memberships
 from higsfa.core.graph.labels import check_one_kind
 from higsfa.training.runner import one_blas_thread
 

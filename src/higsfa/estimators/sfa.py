@@ -1,10 +1,119 @@
-"""Slow feature analysis of time series."""
+"""Slow feature analysis of time series: SFA, and ISFA, which preserves information."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
-from higsfa.estimators.sequence import SequenceEstimator
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.metaestimators import available_if
+
+from higsfa.core.expansion.expansion import as_expansion
+from higsfa.core.graph import build
+from higsfa.core.graph.build import NotEnoughData
+from higsfa.core.sums.plan import sequence_plan
+from higsfa.estimators.node import NodeEstimator
+from higsfa.estimators.validation import check_data, unchanged_on_error
+from higsfa.graphs import SequenceGraph
+from higsfa.training.gather import ArrayReader
+from higsfa.training.statistics import Origin, SequenceStatistics
+
+
+def _expands_exactly(self: Any) -> bool:
+    """Expansions act on centred data, so the centre must be known, or not matter."""
+    if self.center is None and not as_expansion(self.expansion).is_linear:
+        raise AttributeError(
+            f"partial_fit needs the mean of the data beforehand for expansion '{self.expansion}': pass center="
+        )
+    return True
+
+
+class SequenceEstimator(NodeEstimator):
+    """`fit` and `partial_fit` on time series."""
+
+    _parameter_constraints = {
+        **NodeEstimator._parameter_constraints,
+        "lag": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+        """Fit on one or several recordings.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Samples in time order.
+        y : ignored
+        groups : array-like of shape (n_samples,), optional
+            The recording of each sample. No transition is made from one recording to the next.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_error(self), np.errstate(all="ignore"):
+            X = check_data(self, X, reset=True, min_samples=2)
+            graph = build.sequence(build.recording_lengths(groups, len(X)), self.lag, scaled=False)
+            data = self._data(X, graph.sample_weight)
+            self._adopt(SequenceStatistics(*data.gather(sequence_plan(0, graph)), self._origin()), X)
+            self._tail = data.read(np.arange(0))
+            self._recording: Any = None
+        return self
+
+    @available_if(_expands_exactly)
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+        """Go on fitting with the next samples.
+
+        The result is that of `fit` on all samples at once. A recording may go on from one call to the next: without
+        `groups` all calls are one recording, with `groups` the first rows continue the last recording if they name
+        the same one. After `fit`, a new recording begins.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        groups : array-like of shape (n_samples,), optional
+            The recording of each sample.
+
+        Returns
+        -------
+        self
+        """
+        with unchanged_on_error(self), np.errstate(all="ignore"):
+            first = not hasattr(self, "n_features_in_")
+            source = check_data(self, X, reset=first)
+            data = self._data(source)
+            X = data.read(np.arange(len(source)))
+            lengths = build.recording_lengths(groups, len(X))
+            ids = [None] * len(lengths) if groups is None else np.asarray(groups)[np.cumsum(lengths) - lengths].tolist()
+            known = getattr(self, "statistics_", None)
+            tail = getattr(self, "_tail", X[:0])
+            if len(tail) and ids[0] != self._recording:
+                tail = tail[:0]
+            joined = np.concatenate([tail.astype(X.dtype, copy=False), X]) if len(tail) else X
+            lengths = lengths.copy()
+            lengths[0] += len(tail)
+            graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
+            data = replace(data, read=ArrayReader(joined, data.dtype))
+            statistics = SequenceStatistics(*data.gather(sequence_plan(len(tail), graph)), self._origin())
+            self._tail = joined[max(len(joined) - lengths[-1], len(joined) - self.lag) :].copy()
+            self._recording = ids[-1]
+            self.statistics_ = statistics if known is None else known + statistics
+            with suppress(NotEnoughData):  # one sample, say: the sums are kept, features come with more data
+                self._adopt(self.statistics_, source)
+        return self
+
+    def _origin(self) -> Origin:
+        return SequenceGraph(self.lag).origin(None)
+
+    def _accepts(self, origin: Origin) -> bool:
+        return self._origin().fits(origin)
 
 
 class SFA(SequenceEstimator):
@@ -88,6 +197,113 @@ class SFA(SequenceEstimator):
         self.n_components = n_components
         self.expansion = expansion
         self.lag = lag
+        self.shrinkage = shrinkage
+        self.clip_range = clip_range
+        self.center = center
+
+
+class ISFA(SequenceEstimator):
+    r"""Information-preserving slow feature analysis (iSFA) of time series.
+
+    The features have two parts. The slow part :math:`s'` holds the SFA features with :math:`\Delta` below
+    `delta_threshold`. The input is predicted from them, :math:`x' \approx M s' + b`, and the reconstructive part holds
+    the first principal components of what is left, :math:`u = x' - M s' - b`. Slow features are scaled to
+    :math:`y' = \Lambda s'` (or :math:`R s'`), so that a change of a feature changes the reconstruction by as much.
+    `inverse_transform` rebuilds the input: :math:`\tilde x = M \Lambda^{-1} y' + b + W^T h + \bar x`.
+    Written with a lower-case i in the paper; independent SFA is another method.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Number of features; all of them by default.
+    expansion : str, Expansion or callable, default="identity"
+        Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
+        :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.
+    lag : int, default=1
+        Distance in time between the samples that are compared.
+    delta_threshold : float, default=1.96
+        Features with Delta below it form the slow part; noise has Delta 2. Negative: no slow part, that is PCA.
+        4 or more: slow features only.
+    n_slow : int, optional
+        The number of slow features, instead of `delta_threshold`.
+    scaling : {"sensitivity", "qr"}, default="sensitivity"
+        How slow features get amplitudes that match the reconstructive ones: by the norm of their column of M, without
+        mixing them, or by the QR decomposition of M.
+    min_scale : float, default=1e-3
+        Lower bound on the scales, relative to the largest amplitude.
+    weighted : bool, default=False
+        Whether regression and PCA use the vertex weights of the graph, too.
+    shrinkage : float, default=0.0
+        Against over-fitting: solve as if every expanded variable had white noise of this fraction of its variance on
+        top. Features are sorted by their Delta values with the noise; their own Delta values need not ascend then.
+    clip_range : bool, default=True
+        Clip inputs to their range in the training data before a nonlinear expansion, so that unseen data cannot blow
+        up. It changes nothing on the training data.
+    center : array-like of shape (n_features,), optional
+        What to subtract from the input before the expansion; the mean by default. Given beforehand, `partial_fit`
+        works with nonlinear expansions too.
+
+    Attributes
+    ----------
+    delta_values_ : array
+        Delta values, slowest first; the first `n_slow_` of them are the slow part.
+    n_slow_ : int
+        Number of slow features; they are the first columns of the output.
+    n_components_ : int
+        Number of features.
+    rank_ : int
+        Rank of the covariance of the expanded data.
+    mean_ : array of shape (n_features,)
+        The centre that is subtracted from the input.
+    statistics_ : Statistics
+        The sums behind the fit. They add: ``a.statistics_ + b.statistics_``; see `fit_from_statistics`.
+    n_features_in_ : int
+        Number of inputs.
+
+    References
+    ----------
+    Escalante-B., A. N. and Wiskott, L. (2020). Improved graph-based SFA: information preservation complements the
+    slowness principle. Machine Learning 109, 999-1037.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import ISFA
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.column_stack([np.sin(0.01 * np.arange(1000)), rng.standard_normal((1000, 3))])
+    >>> isfa = ISFA(n_components=3, n_slow=1).fit(X)
+    >>> isfa.get_feature_names_out().tolist()
+    ['isfa_slow0', 'isfa_rec0', 'isfa_rec1']
+    >>> isfa.inverse_transform(isfa.transform(X)).shape
+    (1000, 4)
+    """
+
+    _parameter_constraints = {**SequenceEstimator._parameter_constraints, **SequenceEstimator._preserving_constraints}
+    _preserve = True
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        expansion: Any = "identity",
+        lag: int = 1,
+        delta_threshold: float = 1.96,
+        n_slow: int | None = None,
+        scaling: str = "sensitivity",
+        min_scale: float = 1e-3,
+        weighted: bool = False,
+        shrinkage: float = 0.0,
+        clip_range: bool = True,
+        center: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.expansion = expansion
+        self.lag = lag
+        self.delta_threshold = delta_threshold
+        self.n_slow = n_slow
+        self.scaling = scaling
+        self.min_scale = min_scale
+        self.weighted = weighted
         self.shrinkage = shrinkage
         self.clip_range = clip_range
         self.center = center

@@ -34,7 +34,7 @@ from higsfa.experiments.use import Run
 from higsfa.io import write_atomically
 from higsfa.io.arrays import read_npz
 from higsfa.models import save
-from higsfa.report.predictions import guarded
+from higsfa.report.reading import guarded
 from higsfa.training.sources import evenly_spread
 
 __all__ = ["train", "write_table"]

@@ -15,8 +15,7 @@ from higsfa import sources
 from higsfa.evaluation.schema import Label, Metrics, read_metrics
 from higsfa.experiments import score
 from higsfa.experiments.config import Config
-from higsfa.experiments.data import Samples
-from higsfa.experiments.pictures import Paths, PixelRange, new_pictures
+from higsfa.experiments.data import Paths, PixelRange, Samples, new_pictures
 from higsfa.experiments.reading import load_config, with_paths
 from higsfa.experiments.reporting import ExperimentError, Progress, Silent, in_one_line
 from higsfa.experiments.split import Experiment, make_sets, network_input, open_experiment
@@ -24,7 +23,7 @@ from higsfa.io import open_regular
 from higsfa.io.arrays import read_npz
 from higsfa.models import load
 from higsfa.reconstruction import LinearReconstruction, morph
-from higsfa.report.predictions import read_columns
+from higsfa.report.reading import read_columns
 from higsfa.sources import ImageFiles, Source
 from higsfa.training.sources import evenly_spread
 

@@ -1,5 +1,120 @@
-"""Figures. Needs matplotlib: ``pip install higsfa[plots]``."""
+"""Figures of networks. Needs matplotlib: ``pip install higsfa[plots]``."""
 
-from higsfa.plots.deltas import plot_delta_values
+from __future__ import annotations
 
-__all__ = ["plot_delta_values"]
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from higsfa.reconstruction import extreme_inputs, feature_gradient, feature_template
+
+__all__ = ["plot_delta_values", "plot_features"]
+
+
+def plot_delta_values(network: Any, layer: int | None = None, *, n_features: int = 40, ax: Any = None) -> Any:
+    """Plot the Delta values of slow features, averaged over the nodes of a layer.
+
+    The band spans the middle 80 % of the nodes. The line at 2.0 is the Delta of noise: features close to it carry no
+    slow signal, and a node that keeps slow features only loses what else they carry.
+
+    Parameters
+    ----------
+    network : fitted network
+    layer : int, optional
+        Counted from 1; all layers by default.
+    n_features : int, default=40
+        Features to show at most.
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    import matplotlib.pyplot as plt
+
+    check_is_fitted(network, "layers_")
+    if layer is not None and not 1 <= layer <= len(network.layers_):
+        raise ValueError(f"layer must be between 1 and {len(network.layers_)}, got {layer}")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+    chosen = range(len(network.layers_)) if layer is None else [layer - 1]
+    colors = plt.get_cmap("viridis")(np.linspace(0.0, 0.9, len(network.layers_)))
+    for k in chosen:
+        fitted = network.layers_[k]
+        deltas = fitted.delta_values[:, :n_features]
+        number = np.arange(1, deltas.shape[1] + 1)
+        label = f"layer {k + 1} ({'x'.join(map(str, fitted.shape))} nodes)"
+        ax.plot(number, np.nanmean(deltas, axis=0), marker="o", markersize=3, color=colors[k], label=label)
+        if len(deltas) > 1:
+            low, high = np.nanquantile(deltas, [0.1, 0.9], axis=0)
+            ax.fill_between(number, low, high, color=colors[k], alpha=0.15, linewidth=0)
+    ax.axhline(2.0, color="0.4", linewidth=1, linestyle="--")
+    ax.annotate("noise", (1.0, 2.0), xycoords=("axes fraction", "data"), ha="right", va="bottom", color="0.4")
+    ax.set_xlabel("slow feature")
+    ax.set_ylabel("Delta, mean over nodes")
+    ax.legend(fontsize="small", frameon=False)
+    return ax
+
+
+def plot_features(
+    network: Any,
+    images: Any,
+    Y: Any = None,
+    *,
+    features: int | Sequence[int] = 4,
+    decoder: Any = None,
+    n_extremes: int = 3,
+) -> Any:
+    """Show three views of features, one row for each feature.
+
+    From left to right: the template, which is what the feature adds to a linear reconstruction; its gradient at the
+    mean image; and the images for which it is smallest and largest. Red raises the feature, blue lowers it.
+
+    Parameters
+    ----------
+    network : fitted network for grey images
+    images : array of shape (n_samples, height, width)
+        Images to choose from.
+    Y : array of shape (n_samples, n_components), optional
+        Their features; computed if not given.
+    features : int or list of int, default=4
+        The number of first features to show, or their indices.
+    decoder : LinearReconstruction, optional
+        Gives the templates; ``network.inverse_transform`` by default.
+    n_extremes : int, default=3
+        Images with the smallest values, and as many with the largest.
+
+    Returns
+    -------
+    matplotlib figure
+    """
+    from matplotlib.figure import Figure
+
+    check_is_fitted(network)
+    images = np.asarray(images)
+    shape = tuple(network.input_shape_)
+    if len(shape) != 2 or images.shape[1:] != shape:
+        raise ValueError(f"images have shape {images.shape}; this figure needs grey images (n, *{shape})")
+    Y = network.transform(images) if Y is None else np.asarray(Y)
+    chosen = list(range(features)) if isinstance(features, int) else list(features)
+    names = network.get_feature_names_out()
+    mean = images.mean(axis=0, dtype=np.float64)
+    titles = ["template", "gradient", *["smallest"] * n_extremes, *["largest"] * n_extremes]
+    figure = Figure(figsize=(1.25 * len(titles) + 0.5, 1.35 * len(chosen) + 0.3), layout="constrained")
+    axes = figure.subplots(len(chosen), len(titles), squeeze=False)
+    for row, feature in zip(axes, chosen, strict=True):
+        template = feature_template(network if decoder is None else decoder, feature).reshape(shape)
+        for ax, signed in zip(row, (template, feature_gradient(network, mean, feature)), strict=False):
+            limit = np.quantile(np.abs(signed), 0.995) or 1.0
+            ax.imshow(signed, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        largest, smallest = extreme_inputs(Y, feature, n_extremes)
+        for ax, number in zip(row[2:], [*smallest, *largest[::-1]], strict=False):
+            ax.imshow(images[number], cmap="gray")
+        row[0].set_ylabel(names[feature], fontsize="small")
+    for ax in axes.flat:
+        ax.set(xticks=[], yticks=[])
+    for ax, title in zip(axes[0], titles, strict=True):
+        ax.set_title(title, fontsize="small")
+    return figure

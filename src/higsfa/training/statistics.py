@@ -20,7 +20,7 @@ from higsfa.core.node.solve import NodeOptions, solve_node
 from higsfa.core.sums.covariances import Covariances, covariances, group_products
 from higsfa.core.sums.plan import Plan, class_plan
 from higsfa.core.sums.sums import Sums, merge, shifted, zero
-from higsfa.core.sums.weighting import Weighting, unit_of
+from higsfa.core.sums.tile import Weighting, unit_of
 from higsfa.training.gather import Reader, gather_node
 
 Floats = NDArray[np.float64]

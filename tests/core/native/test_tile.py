@@ -12,10 +12,10 @@ from itertools import combinations_with_replacement, count, pairwise, product
 import numpy as np
 import pytest
 
-from higsfa.core import scratch as room
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.native import library as kernels
 from higsfa.core.native import tile as fused
+from higsfa.core.node import raw as room
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.core.node.raw import Rows, Samples

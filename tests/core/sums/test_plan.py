@@ -7,8 +7,7 @@ import pytest
 
 from higsfa import GSFA
 from higsfa.core.sums.plan import class_plan, make_plan
-from higsfa.core.sums.tile import tile_rows
-from higsfa.core.sums.weighting import reduce_weightings, unit_of
+from higsfa.core.sums.tile import reduce_weightings, tile_rows, unit_of
 from higsfa.graphs import ClusteredGraph, MixedGraph, SerialGraph
 
 N, CLASSES = 3000, 13

@@ -21,8 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from higsfa.core.native import library
 from higsfa.core.native.library import Program
-from higsfa.core.node.raw import Raw, Samples, check_indices
-from higsfa.core.scratch import chunk_columns, empty_rows
+from higsfa.core.node.raw import Raw, Samples, check_indices, chunk_columns, empty_rows
 from higsfa.core.sums.tile import Tile
 
 Array = NDArray[Any]

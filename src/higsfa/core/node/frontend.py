@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.expansion.expansion import Expansion, Layout
 from higsfa.core.native.tile import Front
-from higsfa.core.node.raw import Raw, as_raw
-from higsfa.core.scratch import empty_rows
+from higsfa.core.node.raw import Raw, as_raw, empty_rows
 
 Floats = NDArray[np.float64]
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.native.tile import Encoder, encode_tile
 from higsfa.core.node.frontend import Frontend, Record
-from higsfa.core.node.raw import Raw, as_raw
-from higsfa.core.scratch import chunk_columns, empty_rows
+from higsfa.core.node.raw import Raw, as_raw, chunk_columns, empty_rows
 
 Floats = NDArray[np.float64]
 

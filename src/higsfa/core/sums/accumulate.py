@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.native.tile import Front, sum_tile
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.node.raw import Raw
-from higsfa.core.scratch import chunk_columns, empty_rows
+from higsfa.core.node.raw import Raw, chunk_columns, empty_rows
 from higsfa.core.sums.sums import Sums
 from higsfa.core.sums.tile import LocalMatrix, LocalPairs, LocalRuns, Part, Tile
 

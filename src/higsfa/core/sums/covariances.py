@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.linalg import lower_blocks, mirror
 from higsfa.core.sums.sums import Sums
-from higsfa.core.sums.weighting import Weighting
+from higsfa.core.sums.tile import Weighting
 
 Floats = NDArray[np.float64]
 

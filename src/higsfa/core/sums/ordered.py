@@ -22,8 +22,8 @@ from higsfa.core.sums.tile import (
     Tile,
     find_segments,
     make_selector,
+    reduce_weightings,
 )
-from higsfa.core.sums.weighting import reduce_weightings
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]

@@ -23,8 +23,16 @@ from numpy.typing import NDArray
 from higsfa.core.graph.edges import ChainEdges, GroupEdges
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.ordered import OrderedLayout
-from higsfa.core.sums.tile import PartMaker, Tile, find_segments, make_selector
-from higsfa.core.sums.weighting import Weighting, combine_codes, reduce_weightings, sample_levels
+from higsfa.core.sums.tile import (
+    PartMaker,
+    Tile,
+    Weighting,
+    combine_codes,
+    find_segments,
+    make_selector,
+    reduce_weightings,
+    sample_levels,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from higsfa.io import read_regular, replacing, write_atomically
-from higsfa.training.sources.arrays import as_source
+from higsfa.training.sources.arrays import as_source, npy
 from higsfa.training.sources.base import (
     Derived,
     Described,
@@ -25,7 +25,6 @@ from higsfa.training.sources.base import (
     describe,
     distinct,
 )
-from higsfa.training.sources.files import npy
 
 __all__ = ["Distorts", "cache", "map", "repeat"]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from higsfa.core.graph.groups import group_memberships
+from higsfa.core.graph.build import group_memberships
 
 
 def by_sorting(values, w, n_groups):
