@@ -304,3 +304,17 @@ def test_a_name_without_a_value_is_no_obstacle():
         return inner
 
     assert identify(outer(False)) != identify(outer(True))
+
+
+def test_it_matters_which_name_has_no_value():
+    def closed(first_has_one):
+        def function(X):
+            return X * a + b
+
+        if first_has_one:
+            a = 3
+        else:
+            b = 3
+        return function
+
+    assert identify(closed(True)) != identify(closed(False))

@@ -195,8 +195,6 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     spill=self.spill,
                     checkpoint=saved,
                 )
-            if not all(np.isfinite(node.slow).all() and np.isfinite(node.decoder).all() for node in trained[-1].nodes):
-                report_not_finite(self, source)
             self._adopt(trained, shape)
         return self
 
