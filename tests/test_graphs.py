@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 
 from higsfa import GSFA
@@ -648,3 +649,23 @@ def test_building_leaves_labels_and_weights_as_they_were():
     np.testing.assert_array_equal(age, D["age_gaps"])
     np.testing.assert_array_equal(w, D["fractional"])
     np.testing.assert_array_equal(groups, D["recording"])
+
+
+def test_free_responses_of_inconsistent_graphs_may_be_very_fast():
+    """Samples of little weight and large degree: Delta beyond 8, and still no constant among the responses."""
+    rng = np.random.default_rng(0)
+    n = 12
+    gamma = np.triu(rng.uniform(0, 1, (n, n)), 1)
+    gamma += gamma.T
+    v = np.where(np.arange(n) < 3, 0.01, 1.0)
+    graph = EdgeGraph(sp.csr_array(gamma), v).build(n_samples=n)
+    laplacian = 2 * v.sum() / gamma.sum() * (np.diag(gamma.sum(axis=1)) - gamma)
+    expected = scipy.linalg.eigh(laplacian, np.diag(v), eigvals_only=True)[1:]
+    assert expected[-1] > 20
+    np.testing.assert_allclose(graph.free_responses().delta_values, expected, rtol=1e-9)
+
+
+def test_a_mixed_graph_needs_more_than_one_sample_a_group():
+    with pytest.raises(ValueError, match="n_groups=6 leaves less than two samples a group"):
+        MixedGraph(n_groups=6).build(np.arange(6.0))
+    MixedGraph(n_groups=5).build(np.arange(6.0))

@@ -4,13 +4,14 @@ import threading
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from higsfa.core.expansion.expansion import as_expansion
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums.covariances import covariances
 from higsfa.core.sums.plan import make_plan
-from higsfa.graphs import ClusteredGraph, SequenceGraph, SerialGraph, WindowGraph
+from higsfa.graphs import ClusteredGraph, EdgeGraph, SequenceGraph, SerialGraph, WindowGraph
 from higsfa.training import gather as passes
 from higsfa.training.gather import (
     ArrayReader,
@@ -36,7 +37,17 @@ def data(dtype=np.float64):
     X = rng.standard_normal((N, I)) @ rng.standard_normal((I, I))
     X[:, 1] += 1000.0  # is shifted
     X[:, 2] += 2.0
-    return X.astype(dtype), {"age": X[:, 0] + rng.standard_normal(N), "kind": rng.integers(0, 3, N)}
+    age = X[:, 0] + rng.standard_normal(N)
+    labels = {"age": age, "kind": rng.integers(0, 3, N), "gaps": np.where(np.arange(N) % 7 == 3, np.nan, age)}
+    return X.astype(dtype), labels
+
+
+def written_out(n_edges):
+    """Edges of many weights, between samples near and far."""
+    rng = np.random.default_rng(1)
+    i, j = rng.integers(0, N, (2, n_edges))
+    edges = sp.csr_array(sp.coo_array((rng.uniform(0.1, 2.0, n_edges), (i, j)), shape=(N, N)))
+    return EdgeGraph(edges + edges.T)
 
 
 def squares(X):
@@ -48,6 +59,12 @@ RECIPES = {
     "sequence": SequenceGraph(lag=2),
     "window": WindowGraph("age", half_width=3),
     "both": SerialGraph("age", n_groups=5) + SequenceGraph(),
+    "window with gaps": WindowGraph("gaps", half_width=3),
+    "neighbours with gaps": WindowGraph("gaps", half_width=1),
+    "few edges": written_out(150),
+    "many edges": written_out(3000),
+    "groups, window and edges": ClusteredGraph("kind") + WindowGraph("age", half_width=5) + written_out(3000),
+    "edges and order": written_out(150) + SequenceGraph() + ClusteredGraph("kind"),
 }
 EXPANSIONS = {"identity": "identity", "some": "power0.8[1:3]", "quadratic": "identity | quadratic", "function": squares}
 
@@ -75,7 +92,7 @@ def brute_force(T, graph):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_sums_become_the_covariances_of_all_pairs(recipe, name, weighted):
     X, labels = data()
-    sequence = recipe in ("sequence", "window", "both")
+    sequence = recipe != "groups"
     w = None if sequence or not weighted else np.arange(N) % 3 + 0.5
     w = None if w is None else np.where(np.arange(N) < 60, 0.0, w)
     graph = RECIPES[recipe].build(labels, **({} if w is None else {"sample_weight": w}))

@@ -250,3 +250,15 @@ def test_an_estimate_is_the_plan_that_the_fit_has(monkeypatch):
     assert estimate.input_place == used[0].input_place
     assert [layer.place for layer in estimate.layers] == [layer.place for layer in used[0].layers]
     assert estimate.work == used[0].work
+
+
+def test_what_shared_layers_have_read_is_gone_after_the_next_pass():
+    """Features of a shared layer are computed while the next layer reads them; only then their input is not needed."""
+    shared = Layer(2, 2, 2, expansion="identity", shared=True)
+    budget = budget_of([shared, shared, Layer(2, 2, 1, expansion="identity")], 2**30)
+    assert [layer.place for layer in budget.layers] == ["memory", "memory", "nowhere"]
+    first, second = (layer.feature_bytes for layer in budget.layers[:2])
+    working = 3 * N * 8 * 8 + 3 * 4 * N * 8 * 4
+    sizes = [copies * sums(T) * (LEVELS + 1) for copies, T in ((4, 2), (2, 4), (3, 4))]
+    passes = [INPUT + first + sizes[0], INPUT + first + second + sizes[1], first + second + sizes[2]]
+    assert budget.memory == working + max(passes)

@@ -1,9 +1,11 @@
 """Work on threads: in order, stopped by the first error, never waiting for itself; BLAS is given back as it was."""
 
+import gc
 import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -227,3 +229,27 @@ def test_one_by_one_keeps_the_order():
     done = []
     one_by_one(done.append, 5)
     assert done == [0, 1, 2, 3, 4]
+
+
+def test_an_error_is_freed_with_what_its_frames_hold():
+    class Thing:
+        pass
+
+    things = []
+
+    def work(p):
+        thing = Thing()
+        things.append(weakref.ref(thing))
+        raise ArithmeticError(str(p))
+
+    gc.disable()
+    try:
+        with threads(2) as run:
+            try:
+                run(work, 2)
+            except ArithmeticError:
+                things.append(lambda: None)
+        assert len(things) > 1
+        assert all(thing() is None for thing in things)
+    finally:
+        gc.enable()

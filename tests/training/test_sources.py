@@ -937,3 +937,28 @@ def test_errors_can_be_pickled():
 def test_impossible_options_are_named(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         sources.images([write_image(tmp_path / "x.png")], **options)
+
+
+def test_a_relative_folder_of_images_survives_a_change_of_folder(tmp_path, monkeypatch):
+    (tmp_path / "pictures").mkdir()
+    Image.fromarray(np.full((4, 4), 7, np.uint8)).save(tmp_path / "pictures" / "a.png")
+    monkeypatch.chdir(tmp_path)
+    source = sources.images("pictures")
+    monkeypatch.chdir("/")
+    assert np.all(source.take(np.arange(1)) == 7)
+
+
+@pytest.mark.parametrize(("bytes_at_once", "n_reads"), [(10**9, 1), (400, 5), (1, 10)])
+def test_neighbouring_zarr_chunks_are_read_together_up_to_a_size(bytes_at_once, n_reads, monkeypatch):
+    class Store:
+        shape, dtype, chunks = (100, 5), np.dtype(np.float32), (10, 5)
+        reads = 0
+
+        def __getitem__(self, key):
+            self.reads += 1
+            return np.zeros((100, 5), np.float32)[key]
+
+    monkeypatch.setattr(arrays, "SPAN_BYTES", bytes_at_once)
+    store = Store()
+    sources.zarr(store).take(np.arange(100))
+    assert store.reads == n_reads

@@ -115,10 +115,12 @@ class _Items:
 
         Items below one that failed have all been begun, so theirs are known too.
         """
-        if self._errors:
-            _, error = min(self._errors, key=lambda one: (isinstance(one[1], Exception), one[0]))
-            self._errors.clear()  # an error knows this frame through its traceback: no circle
-            raise error
+        errors, self._errors = self._errors, []
+        if errors:
+            try:
+                raise min(errors, key=lambda one: (isinstance(one[1], Exception), one[0]))[1]
+            finally:
+                del errors  # an error knows this frame through its traceback: no circle
 
 
 # ---------------------------------------------------------------------------------------------- BLAS

@@ -185,3 +185,16 @@ def test_rows_that_are_not_there_are_refused():
     for raw in (Rows(X, np.array([0, 1])), Rows(X[:1]), Samples(X.T[:, :2], np.arange(5))):
         with pytest.raises(ValueError, match="must have 3 variables"):
             node.encode(raw)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_features_of_a_few_samples_may_be_written_between_others(n, routines):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4, n))
+    frontend = Frontend(parse_expansion("identity | quadratic"), 1, 4, np.zeros(4))
+    arrays = rng.standard_normal((2, 14)), np.zeros(2), np.zeros((0, 4)), np.zeros((0, 2)), np.zeros(0)
+    node = Node(frontend, *arrays, np.zeros((4, 2)), np.zeros(4), np.zeros(0), 14, np.zeros(2))
+    wide = np.full((2, 2 * n), np.nan)
+    node.encode(X, wide[:, ::2])
+    np.testing.assert_allclose(wide[:, ::2], node.encode(X), rtol=1e-12)
+    assert np.all(np.isnan(wide[:, 1::2]))
