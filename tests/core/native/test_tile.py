@@ -449,3 +449,22 @@ def test_weights_that_grow_do_not_cost_digits(fused_):
     weights = np.repeat([1e-9, 1.0], [1000, 500])
     expected = (X * weights[:, None]).T @ X
     np.testing.assert_allclose(np.tril(adding.close().second[0]), np.tril(expected), atol=3e-6 * expected.max())
+
+
+def test_features_need_enough_rows_of_the_right_type():
+    frontend = Frontend(parse_expansion("identity"), 1, 3, np.zeros(3))
+    node = node_of(frontend, 2, 2)
+    encoder, raw = node._encoder(np.dtype(np.float64)), Rows(np.ones((3, 5)))
+    assert fused.encode_tile(encoder, raw, np.empty((4, 5)))
+    for Y in (np.empty((3, 5)), np.empty((4, 5), np.float32), np.empty((3, 5), np.float32)):
+        with pytest.raises(ValueError, match="features need 4 rows of float64"):
+            fused.encode_tile(encoder, raw, Y)
+
+
+@pytest.mark.parametrize(("weights", "fits"), [([1.0, 1e-20], True), ([1e-20, 1e-20], False), ([1e20, 1.0], False)])
+def test_single_precision_holds_a_variable_by_its_largest_weight(weights, fits):
+    frontend = Frontend(parse_expansion("identity"), 1, 1, np.zeros(1))
+    F = np.array(weights)[:, None]
+    nothing = np.zeros(0)
+    node = Node(frontend, F, np.zeros(2), np.zeros((0, 1)), np.zeros((0, 2)), nothing, F.T, nothing, nothing, 1, nothing)
+    assert node.fits_single == fits
