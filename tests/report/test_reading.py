@@ -11,7 +11,7 @@ import pytest
 
 from higsfa.evaluation.schema import MAX_METRICS, MAX_NPZ
 from higsfa.report import ReportError, page, reading
-from higsfa.report import predictions as tables
+from higsfa.report import reading as tables
 from higsfa.report.reading import read_run
 
 
