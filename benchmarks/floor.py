@@ -21,7 +21,7 @@ from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.plan import make_plan
 from higsfa.graphs import ClusteredGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
-from higsfa.training.gather import ArrayReader, gather
+from higsfa.training.gather import ArrayReader, gather_node
 
 BARE = "bare product"
 EXPANSIONS = {
@@ -88,7 +88,7 @@ def expansions(n: int, rounds: int) -> list[dict[str, Any]]:
             read = ArrayReader(data, data.dtype)
             tasks: dict[str, Task] = {
                 BARE: lambda Z=Z: Z.T @ Z,
-                text: partial(gather, read, plan, frontend, data.dtype),
+                text: partial(gather_node, read, plan, frontend, data.dtype),
             }
             for row in compare(tasks, BARE, rounds, dtype=dtype)[1:]:
                 rows.append({**row, "inputs": n_inputs, "expanded": frontend.n_variables})

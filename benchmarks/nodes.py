@@ -14,13 +14,15 @@ from _data import THREE_LABELS, pictures
 from _timing import Task, take_turns
 
 from higsfa import presets
-from higsfa.core.node.node import Projection
-from higsfa.core.sums.covariances import Weighting
-from higsfa.core.sums.plan import Tile, make_plan
-from higsfa.core.sums.sums import Sums
-from higsfa.training.layer import LayerPlan, NodeSums, Solve, field_of
-from higsfa.training.network import NETWORK_BLOCK, NETWORK_TILE
-from higsfa.training.stores import Schedule
+from higsfa.core.node.frontend import Projection
+from higsfa.core.sums.plan import make_plan
+from higsfa.core.sums.tile import Tile
+from higsfa.training.budget import NETWORK_TILE
+from higsfa.training.gather import NodeSums, gather
+from higsfa.training.layer import LayerPlan, Solve, statistics_of
+from higsfa.training.network import NETWORK_BLOCK
+from higsfa.training.statistics import GraphStatistics
+from higsfa.training.stores import Schedule, field_of
 
 FLOAT = np.dtype(np.float32)
 
@@ -66,18 +68,20 @@ def node_tasks(plan: LayerPlan, samples: Samples, *, pixels: bool = False) -> di
         projection = Projection(rotation[: plan.n_inputs], np.full(plan.n_raw, 128.0))
     frontend = plan.frontend(0.1 * rng.standard_normal(plan.n_inputs), projection)
     shift = np.zeros(frontend.n_variables)
-    solve = Solve(plan, (frontend,), Weighting.of(schedule.plan), float(np.finfo(FLOAT).eps))
+    solve = Solve(plan)
 
-    def add_up() -> Sums:
-        sums = NodeSums(frontend, schedule, shift, FLOAT)
-        for number, (tiles, blocks) in enumerate(zip(schedule.blocks, inputs, strict=True)):
-            for tile, block in zip(tiles, blocks, strict=True):
-                sums.add(field_of(block, index), tile)
-            sums.end_block(number)
-        return sums.total()
+    def fields(tiles: Any, blocks: Any) -> Any:
+        for tile, block in zip(tiles, blocks, strict=True):
+            yield tile, lambda _, block=block: field_of(block, index)
 
-    sums = add_up()
-    node = solve(0, sums, shift)
+    def add_up() -> GraphStatistics:
+        sums = NodeSums(frontend, schedule.plan, FLOAT, shift=shift)
+        pairs = zip(schedule.blocks, inputs, strict=True)
+        gather([sums], ((number, fields(*pair)) for number, pair in enumerate(pairs)))
+        return statistics_of(sums, float(np.finfo(FLOAT).eps))
+
+    statistics = add_up()
+    node = solve(0, statistics)
 
     out = np.empty((plan.n_components, NETWORK_TILE), FLOAT)
 
@@ -91,7 +95,7 @@ def node_tasks(plan: LayerPlan, samples: Samples, *, pixels: bool = False) -> di
         "bare": lambda: Z.T @ Z,
         "sums": add_up,
         "features": encode,
-        "solve": lambda: solve(0, sums, shift),
+        "solve": lambda: solve(0, statistics),
     }
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from _data import THREE_LABELS, pictures
 from _timing import take_turns
 
-import higsfa.training.layer as training
+import higsfa.training.statistics as training
 from higsfa import HiGSFA, presets
 from higsfa.training.layer import LayerPlan, TrainedLayer
 from higsfa.training.runner import threads
