@@ -669,3 +669,8 @@ def test_a_mixed_graph_needs_more_than_one_sample_a_group():
     with pytest.raises(ValueError, match="n_groups=6 leaves less than two samples a group"):
         MixedGraph(n_groups=6).build(np.arange(6.0))
     MixedGraph(n_groups=5).build(np.arange(6.0))
+
+
+@pytest.mark.parametrize("recipe", [SerialGraph(n_groups=3), ClusteredGraph(), WindowGraph(half_width=2)])
+def test_numbers_of_edges_are_whole_numbers(recipe):
+    assert type(recipe.build(np.array([1.0, 1, 2, 2, 3, 3, 3])).n_edges) is int

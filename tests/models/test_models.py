@@ -1110,3 +1110,11 @@ def test_the_cost_of_a_sample_is_bounded_by_its_size_and_that_of_the_file():
     effort.add_fields(1, 2**26 + 5, 0)
     with pytest.raises(ModelFileError, match="overlap too much"):
         effort.add_fields(1, 1, 0)
+
+
+def test_a_pipeline_that_is_told_to_speak_by_a_number_is_saved(tmp_path):
+    X, y = np.random.default_rng(0).standard_normal((60, 4)), np.arange(60) % 2
+    pipeline = Pipeline([("gsfa", GSFA(1)), ("head", LabelHead())]).fit(X, y)
+    pipeline.verbose = 1
+    save(pipeline, tmp_path / "model.higsfa")
+    assert load(tmp_path / "model.higsfa").verbose is True

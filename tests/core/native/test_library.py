@@ -60,3 +60,10 @@ def test_another_build_of_the_library_can_be_named(monkeypatch, tmp_path):
     monkeypatch.setenv("HIGSFA_KERNELS", str(tmp_path / "nowhere.so"))
     with pytest.warns(UserWarning, match="nowhere.so"):
         assert kernels._load_library() == {}
+
+
+def test_a_library_that_is_there_is_used():
+    """Otherwise all tests of compiled routines would be skipped, and nobody would notice."""
+    chosen = os.environ.get("HIGSFA_KERNELS", "")
+    there = Path(chosen).exists() if chosen else Path(kernels.__file__).with_name(kernels.LIBRARY).exists()
+    assert kernels.compiled() == (chosen != "numpy" and there)
