@@ -1114,7 +1114,7 @@ def test_the_cost_of_a_sample_is_bounded_by_its_size_and_that_of_the_file():
 
 def test_a_pipeline_that_is_told_to_speak_by_a_number_is_saved(tmp_path):
     X, y = np.random.default_rng(0).standard_normal((60, 4)), np.arange(60) % 2
-    pipeline = Pipeline([("gsfa", GSFA(1)), ("head", LabelHead())]).fit(X, y)
+    pipeline = Pipeline([("first", GSFA(2)), ("second", GSFA(1))]).fit(X, y)
     pipeline.verbose = 1
     save(pipeline, tmp_path / "model.higsfa")
     assert load(tmp_path / "model.higsfa").verbose is True

@@ -466,5 +466,6 @@ def test_single_precision_holds_a_variable_by_its_largest_weight(weights, fits):
     frontend = Frontend(parse_expansion("identity"), 1, 1, np.zeros(1))
     F = np.array(weights)[:, None]
     nothing = np.zeros(0)
-    node = Node(frontend, F, np.zeros(2), np.zeros((0, 1)), np.zeros((0, 2)), nothing, F.T, nothing, nothing, 1, nothing)
+    rest = np.zeros((0, 1)), np.zeros((0, 2)), nothing
+    node = Node(frontend, F, np.zeros(2), *rest, F.T, nothing, nothing, 1, nothing)
     assert node.fits_single == fits
