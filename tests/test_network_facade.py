@@ -412,3 +412,12 @@ def test_progress_counts_the_work_of_layers(capsys, monkeypatch):
         on_layer(0, 4)(1)
     assert capsys.readouterr() == ("", "")
     assert len(bars) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("pca", 0), ("n_slow", -1), ("n_components", 0), ("min_scale", 1.0), ("shrinkage", -0.1)]
+)
+def test_numbers_of_a_layer_out_of_range_are_refused_by_name(name, value):
+    layer = Layer(**{"field": 2, "n_components": 2, name: value})
+    with pytest.raises(ValueError, match=f"'{name}' parameter of layer 1"):
+        HiGSFA([layer], graph="serial").fit(np.random.default_rng(0).standard_normal((50, 4)), np.arange(50.0))
