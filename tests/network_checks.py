@@ -132,12 +132,12 @@ def assert_columns(found, expected, error, report, what, *, eps, signs=False, al
 
 
 def check_decisions(reference, found, report, what):
-    """Rank and J are those of the reference, unless rounding may have decided otherwise: then False."""
-    expected = reference.decided.rank, reference.decided.n_slow
+    """Rank, J and D are those of the reference, unless rounding may have decided otherwise: then False."""
+    expected = reference.decided.rank, reference.decided.n_slow, reference.decided.n_features
     report.add("nodes")
     if found == expected:
         return True
-    assert reference.decided.doubts, f"{what}: rank and J are {found}, expected {expected}"
+    assert reference.decided.doubts, f"{what}: rank, J and D are {found}, expected {expected}"
     report.add(f"open nodes: {', '.join(sorted(set(reference.decided.doubts)))}")
     return False
 
@@ -190,7 +190,8 @@ def check_layer(case, layer, data, graph, below, found, fitted, report, name):
             fields = [F[:n] for F in (inputs if layer.shared else [inputs[p]])]
             reference = Reference(fields, graph, spec_of(case, layer))
             number = 0 if layer.shared else p
-            if not check_decisions(reference, (int(fitted.rank[number]), int(fitted.n_slow[number])), report, what):
+            decided = int(fitted.rank[number]), int(fitted.n_slow[number]), fitted.nodes[number].n_components
+            if not check_decisions(reference, decided, report, what):
                 return None
             check_deltas(reference, fitted.delta_values[number], report, what)
         exact, error = reference(lambda node, p=p: node.extract(inputs[p]))
@@ -271,7 +272,7 @@ def examine_single(case, report):
         fit(estimator, X, **data.fit_params(case))
         reference = Reference([X], dense_graph(case, data), replace(spec_of(case, layer), center=center))
         n_slow = estimator.n_slow_ if case.preserve else estimator.n_components_
-        if check_decisions(reference, (estimator.rank_, n_slow), report, "single estimator"):
+        if check_decisions(reference, (estimator.rank_, n_slow, estimator.n_components_), report, "single estimator"):
             exact, error = reference(lambda node: node.extract(samples))
             check_single(estimator, reference, samples, exact, error, report, "single estimator")
 
