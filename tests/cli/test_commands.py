@@ -172,7 +172,7 @@ def test_transform_gives_the_features_of_the_network(run, real, photos, tmp_path
     features = np.load(tmp_path / "features.npy", allow_pickle=False)
     assert features.shape == (3, 12) == tuple(about["shape"])
     assert about["files"] == [str(photos / f"face{i}.png") for i in range(3)]
-    own = library.library.load(run / "model.higsfa").transform(real.new)
+    own = library.load(run / "model.higsfa").transform(real.new)
     np.testing.assert_allclose(features, own, rtol=1e-5, atol=1e-6)
     out, _ = higsfa("transform", run, photos / "face2.png", photos / "face0.png", "-o", tmp_path / "features.csv")
     assert out == f"Features of 2 pictures, 12 each, written to {tmp_path / 'features.csv'}\n"
