@@ -67,7 +67,7 @@ def mutate_json(value: Any, rng: np.random.Generator, pool: list[Any]) -> None:
         other, place = pick(rng, found)
         container[key] = copy.deepcopy(other.get(place) if isinstance(other, dict) else key)
     elif change == 6 and isinstance(container[key], str):
-        container[key] = mutate_bytes(container[key].encode(), rng).decode("utf-8", "replace")
+        container[key] = mutate_bytes(container[key].encode("utf-8", "surrogatepass"), rng).decode("utf-8", "replace")
     else:
         container[key] = copy.deepcopy(pick(rng, pool))
 

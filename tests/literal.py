@@ -158,6 +158,10 @@ class LiteralNode:
         self.center[constant] = fields[0][0, constant]
         if spec.center is not None:
             self.center = np.asarray(spec.center, dtype=float)
+        elif rng is not None:
+            # A network takes the means from the nodes below, and their features are rounded at the size of the largest.
+            largest = max(np.sqrt(np.mean(F**2, axis=0)).max() for F in fields)
+            self.center = self.center + 4 * spec.eps * largest * rng.standard_normal(len(self.center)) * ~constant
         self.axes = self._front_axes(fields, w) if spec.pca else None
         inputs = [self._project(F) for F in fields]
         self.low = np.min([x[counted].min(axis=0) for x in inputs], axis=0)
