@@ -25,6 +25,9 @@ SUMMED = {"float64": 4, "float32": 1}
 In float64 the reference is no more exact than the library, and its sums over edges have up to N^2 terms.
 """
 
+TIE = {"float64": 1e-9, "float32": 1e-6}
+"""Delta values that differ by no more are taken as equal."""
+
 # --- graphs ------------------------------------------------------------------------------------------------------
 
 
@@ -226,7 +229,7 @@ class LiteralNode:
         """Principal axes as rows; none where nothing varies."""
         variances, axes = _principal(self._summed(_covariance(fields, w)))
         if self.like is None:
-            ratios = variances[: self.spec.pca] / variances[0]
+            ratios = variances[: self.spec.pca] / max(variances[0], 1e-300)
             self.n_axes = int(np.sum(ratios > 1e-12))
             _doubt_near(self.decided.doubts, ratios, 1e-12, "PCA")
         else:
@@ -262,11 +265,27 @@ class LiteralNode:
         noise, directions = self.spec.shrinkage, inverse[:, None] * vectors[:, kept]
         whiten = directions / np.sqrt(values[kept] + noise)
         A = whiten.T @ C_dot @ whiten + 2 * noise * np.diag(1 / (values[kept] + noise))
-        B = whiten @ scipy.linalg.eigh(A)[1]
+        values, vectors = scipy.linalg.eigh(A)
+        standard = np.where(self.used, spread, 1.0)[:, None]
+        B = self._untied(whiten @ vectors, values, standard)
         B = B / np.sqrt(np.sum(B * (C @ B), axis=0))
         self.deltas = np.sum(B * (C_dot @ B), axis=0)
-        standard = np.where(self.used, spread, 1.0)[:, None]
         self.B = self._signed(standard * B, "slow") / standard
+
+    def _untied(self, B, values, standard):
+        """Features whose Delta values are equal within the tie, rotated: smallest standardised weights first."""
+        tie, start = TIE["float64" if self.spec.eps < 1e-10 else "float32"], 0
+        self.ties = []
+        while start < len(values):
+            stop = int(np.sum(values <= values[start] + tie))
+            self.ties.append(slice(start, stop))
+            start = stop
+        B = B.copy()
+        for tied in self.ties:
+            if tied.stop - tied.start > 1:
+                weights = B[:, tied] * standard
+                B[:, tied] = B[:, tied] @ scipy.linalg.eigh(weights.T @ weights)[1]
+        return B
 
     def _decide(self, inputs, slow, importance, n_expanded):
         """J and the number of features, after METHOD: "slow part"."""
