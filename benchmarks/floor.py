@@ -18,10 +18,11 @@ from _timing import Task, compare, peak_memory
 
 from higsfa import GSFA, IGSFA, ISFA, SFA
 from higsfa.core.expansion.expansion import parse_expansion
+from higsfa.core.native.tile import as_raw
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.plan import make_plan
 from higsfa.graphs import ClusteredGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
-from higsfa.training.gather import ArrayReader, gather_node
+from higsfa.training.gather import ArrayReader, NodeData
 
 BARE = "bare product"
 EXPANSIONS = {
@@ -84,11 +85,11 @@ def expansions(n: int, rounds: int) -> list[dict[str, Any]]:
         frontend = Frontend(expansion, 1, n_inputs, X.mean(axis=0))
         for dtype in ("float64", "float32"):
             data = X.astype(dtype)
-            Z = np.ascontiguousarray(frontend.variables(frontend.inputs(data.T, clip=False)).T)
+            Z = np.ascontiguousarray(frontend.variables(frontend.inputs(as_raw(data.T), data.dtype, clip=False)).T)
             read = ArrayReader(data, data.dtype)
             tasks: dict[str, Task] = {
                 BARE: lambda Z=Z: Z.T @ Z,
-                text: partial(gather_node, read, plan, frontend, data.dtype),
+                text: partial(NodeData(read, frontend, data.dtype, 0.0).gather, plan),
             }
             for row in compare(tasks, BARE, rounds, dtype=dtype)[1:]:
                 rows.append({**row, "inputs": n_inputs, "expanded": frontend.n_variables})

@@ -15,10 +15,11 @@ from _timing import Task, take_turns
 
 from higsfa import presets
 from higsfa.core.node.frontend import Projection
+from higsfa.core.sums.accumulate import NodeSums
 from higsfa.core.sums.plan import make_plan
 from higsfa.core.sums.tile import Tile
 from higsfa.training.budget import NETWORK_TILE
-from higsfa.training.gather import NodeSums, gather
+from higsfa.training.gather import gather
 from higsfa.training.layer import LayerPlan, Solve, statistics_of
 from higsfa.training.network import NETWORK_BLOCK
 from higsfa.training.statistics import GraphStatistics

@@ -62,7 +62,7 @@ def cut(case):
             (budget, "NETWORK_TILE", case.tile),
             (driver, "NETWORK_BLOCK", case.block),
             (tile, "MAX_TILE", case.tile),
-            (tiles, "MIN_CELL", case.min_cell),
+            (tile, "MIN_CELL", case.min_cell),
             (stores, "READ_ROWS", case.chunk),
             (checkpoints, "INTERVAL", 0.0),
         ):

@@ -22,11 +22,12 @@ import numpy as np
 from higsfa.core.native import tile as fused
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.node.raw import Rows
-fused.check_indices = lambda which, n: None
-front = Frontend(parse_expansion("quadratic"), 1, 2, np.zeros(2)).front(np.dtype(float))
+from higsfa.core.native.tile import Rows
+front = fused.Front.of(Frontend(parse_expansion("quadratic"), 1, 2, np.zeros(2)), np.dtype(float))
+raw = Rows(np.ones((2, 400)), np.array([0, 1]))
+raw.which[1] = 2  # behind the end; checked when raw input is made
 encoder = fused.Encoder.of(front, np.ones((1, 3)), np.zeros(1), np.ones((0, 3)), np.zeros(0))
-print("encoded:", fused.encode_tile(encoder, Rows(np.ones((2, 400)), np.array([0, 2])), np.ones((1, 400))))
+print("encoded:", fused.encode_tile(encoder, raw, np.ones((1, 400))))
 """
 
 

@@ -296,6 +296,30 @@ def test_random_networks_follow_the_paper_and_no_way_of_computing_them_changes_a
     report.assert_most_was_compared()
 
 
+def test_a_residual_of_rounding_errors_is_no_component():
+    """One input varies, and the slow features explain all of it."""
+    layer = LayerCase(field=(1,), stride=(1,), expansion=("identity", "quadratic"), n_slow=2, pad=True)
+    case = Case(
+        kind="HiSFA",
+        shape=(1, 3),
+        layers=(layer,),
+        n_dimensions=1,
+        n_samples=125,
+        tile=124,
+        block=124,
+        min_cell=8,
+        lag=3,
+        recordings=2,
+        dtype="float32",
+        offset=30.0,
+        dead=True,
+        flat=True,
+        center=True,
+        seed=641,
+    )
+    examine_single(case, Report())
+
+
 def test_random_single_estimators_follow_the_paper():
     report = Report()
     run(lambda case: examine_single(case, report), cases(single=True), ARCHITECTURES // 2, 98)

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from higsfa import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, Layer, sources
 from higsfa.core.graph.edges import SparseEdges
 from higsfa.core.graph.graph import Part, TrainingGraph
-from higsfa.core.sums import plan as tiles
+from higsfa.core.sums import tile
 from higsfa.datasets import make_toy
 from higsfa.estimators import network as _network
 from higsfa.graphs import ClusteredGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
@@ -420,7 +420,7 @@ def test_a_layer_of_one_node_below_another_is_trained_on_every_tile(dtype, n_job
         (budgets, "NETWORK_TILE", 96),
         (budgets, "TILE_MEMORY", 2**16),
         (driver, "NETWORK_BLOCK", 150),
-        (tiles, "MIN_CELL", 400),
+        (tile, "MIN_CELL", 400),
     ],
 )
 def test_the_cutting_into_tiles_and_blocks_does_not_matter(layers, recipe, module, name, value, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 
 from higsfa import GSFA, HGSFA, IGSFA, ISFA, SFA, HiGSFA, Layer
-from higsfa.core.linalg import rank_tolerance
+from higsfa.core.linalg import RANK_CUT
 
 
 def make_series(n, rng):
@@ -39,7 +39,7 @@ def by_the_book(Z, C_dot, shrinkage):
     Z, C_dot = Z[:, kept] / scale[kept], C_dot[np.ix_(kept, kept)] / np.outer(scale[kept], scale[kept])
     R = Z.T @ Z / len(Z)
     values, vectors = np.linalg.eigh(R)
-    V = vectors[:, values > rank_tolerance(np.finfo(float).eps) * values[-1]]
+    V = vectors[:, values > np.finfo(float).eps ** RANK_CUT * values[-1]]
     more = shrinkage * np.eye(V.shape[1])
     shrunk, U = scipy.linalg.eigh(V.T @ C_dot @ V + 2 * more, V.T @ R @ V + more)
     B = V @ U

@@ -78,7 +78,12 @@ class GraphRecipe(BaseEstimator):
         params = self.get_params(deep=False)
         label = params.pop("label", None)
         given = ", ".join(f"{name}={_told(value)}" for name, value in sorted(params.items()))
-        return Origin(((1.0, f"{type(self).__name__}({given})", _label_name(y, label)),))
+        if np.ndim(y) == 1:
+            label = None  # the only one of an array
+        elif label is None and len(names := label_names(y)) == 1:
+            label = names[0]
+        label = label.item() if isinstance(label, np.generic) else label
+        return Origin(((1.0, f"{type(self).__name__}({given})", label),))
 
     def makes(self, origin: Origin) -> bool:
         """Whether statistics with this origin may have been gathered for a graph of this recipe."""
@@ -207,7 +212,7 @@ class WindowGraph(GraphRecipe):
         d, mirrored, name = int(self.half_width), bool(self.mirrored), _name("window", self.label)
         if self.label is False or (y is None and self.label is None):
             return build.window(None, build.recording_lengths(groups, n), n, d, mirrored=mirrored, name="window")
-        values = numeric(_label(y, self.label, n), "WindowGraph")
+        values = numeric(pick_label(y, self.label, n), "WindowGraph")
         order = np.argsort(values)[: n - np.count_nonzero(np.isnan(values))]
         ordered = values[order]
         if np.any(ordered[1:] == ordered[:-1]):
@@ -232,8 +237,8 @@ class ClusteredGraph(GraphRecipe):
         self.self_loops = self_loops
 
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
-        classes, n_classes = encode_classes(_label(y, self.label, n))
         name = _name("clustered", self.label)
+        classes, n_classes = encode_classes(pick_label(y, self.label, n))
         return build.clustered(classes, n_classes, w, self_loops=bool(self.self_loops), name=name)
 
 
@@ -258,8 +263,8 @@ class SerialGraph(GraphRecipe):
         if self.n_groups is not None:
             _check_count("n_groups", self.n_groups, 2)
         kind = type(self).__name__
-        values = numeric(_label(y, self.label, n), kind)
         name = _name(kind.removesuffix("Graph").lower(), self.label)
+        values = numeric(pick_label(y, self.label, n), kind)
         return build.chained_groups(values, w, self.n_groups, mixed=self._mixed, name=name)
 
 
@@ -322,7 +327,7 @@ class AutoGraph(GraphRecipe):
             )
         recipes: list[GraphRecipe] = []
         for name in names:
-            _label(y, name, len(w))
+            pick_label(y, name, len(w))
             recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0) else SerialGraph(name))
         return recipes[0] if len(recipes) == 1 else GraphSum(recipes)
 
@@ -394,22 +399,6 @@ def _check_count(name: str, value: Any, least: int) -> None:
         raise TypeError(f"{name} must be an integer of at least {least}, got {value!r}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}")
-
-
-def _label(y: Any, name: Any, n: int) -> np.ndarray:
-    values = pick_label(y, name)
-    if len(values) != n:
-        raise ValueError(f"y: the label has {len(values)} values for {n} samples")
-    return values
-
-
-def _label_name(y: Any, label: Any) -> Any:
-    """The name of a label, None for the only one of an array."""
-    if y is None or np.ndim(y) != 1:
-        names = label_names(y)
-        label = names[0] if label is None and len(names) == 1 else label
-        return label.item() if isinstance(label, np.generic) else label
-    return None
 
 
 def _told(value: Any) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from higsfa import GSFA, SFA
 from higsfa.core.native import library as kernels
-from higsfa.core.node import raw as scratch
-from higsfa.core.node.raw import Samples
+from higsfa.core.native import tile as scratch
+from higsfa.core.native.tile import Samples
 from higsfa.graphs import WindowGraph
 
 

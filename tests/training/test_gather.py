@@ -7,17 +7,19 @@ import pytest
 import scipy.sparse as sp
 
 from higsfa.core.expansion.expansion import as_expansion
+from higsfa.core.native.tile import Rows
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.solve import NodeOptions
+from higsfa.core.sums import accumulate
+from higsfa.core.sums.accumulate import pilot_shift
 from higsfa.core.sums.covariances import covariances
 from higsfa.core.sums.plan import make_plan
 from higsfa.graphs import ClusteredGraph, EdgeGraph, SequenceGraph, SerialGraph, WindowGraph
 from higsfa.training import gather as passes
 from higsfa.training.gather import (
     ArrayReader,
+    NodeData,
     column_means,
-    gather_node,
-    pilot_shift,
     prefetch,
 )
 from higsfa.training.statistics import GraphStatistics, Origin
@@ -29,7 +31,13 @@ N, I = 230, 4
 def small(monkeypatch):
     """Several blocks and tiles, and a pilot that does not see all samples of a tile."""
     monkeypatch.setattr("higsfa.core.sums.tile.MAX_TILE", 32)
+    monkeypatch.setattr(accumulate, "PILOT", 20)
     monkeypatch.setattr(passes, "PILOT", 20)
+
+
+def gather_node(read, plan, frontend):
+    """Sums and shift."""
+    return NodeData(read, frontend, np.dtype(float), 1e-16).gather(plan)[:2]
 
 
 def data(dtype=np.float64):
@@ -98,8 +106,8 @@ def test_sums_become_the_covariances_of_all_pairs(recipe, name, weighted):
     graph = RECIPES[recipe].build(labels, **({} if w is None else {"sample_weight": w}))
     frontend = frontend_of(name)
     plan = make_plan(graph, 50)
-    sums, shift = gather_node(ArrayReader(X, np.dtype(float)), plan, frontend, np.dtype(float))
-    T = np.asarray(frontend.variables(frontend.inputs(X.T.copy(), clip=False)).T)
+    sums, shift = gather_node(ArrayReader(X, np.dtype(float)), plan, frontend)
+    T = np.asarray(frontend.variables(frontend.inputs(Rows(X.T.copy()), X.dtype, clip=False)).T)
     assert shift[frontend.layout.input_rows[1]] == pytest.approx(1000, abs=5)
     found = covariances(sums, plan.weighting, shift, np.finfo(float).eps)
     mean, C, C_dot, plain_mean, plain = brute_force(T, graph)
@@ -130,9 +138,9 @@ def test_all_ways_of_reading_give_the_same_bits(name, recipe):
         lambda rows: double[rows],
         lambda rows: np.asfortranarray(double[rows]),
     ]
-    expected, shift = gather_node(readers[0], plan, frontend, np.dtype(float))
+    expected, shift = gather_node(readers[0], plan, frontend)
     for read in readers[1:]:
-        found, own = gather_node(read, plan, frontend, np.dtype(float))
+        found, own = gather_node(read, plan, frontend)
         assert np.array_equal(own, shift)
         for part in ("weights", "first", "second", "low", "high"):
             assert np.array_equal(getattr(found, part), getattr(expected, part)), part
@@ -143,10 +151,10 @@ def test_a_projection_comes_before_the_centre():
     plan = make_plan(RECIPES["groups"].build(labels), 50)
     P, m = np.linalg.qr(np.random.default_rng(1).standard_normal((I, I)))[0][:2], np.array([0.0, 1000.0, 2.0, 0.0])
     frontend = Frontend(as_expansion("identity | quadratic"), 1, 2, np.zeros(2), projection=Projection(P, m))
-    sums, shift = gather_node(ArrayReader(X, np.dtype(float)), plan, frontend, np.dtype(float))
+    sums, shift = gather_node(ArrayReader(X, np.dtype(float)), plan, frontend)
     plain = Frontend(as_expansion("identity | quadratic"), 1, 2, np.zeros(2))
     projected = (X - m) @ P.T
-    expected, own = gather_node(ArrayReader(projected, np.dtype(float)), plan, plain, np.dtype(float))
+    expected, own = gather_node(ArrayReader(projected, np.dtype(float)), plan, plain)
     np.testing.assert_allclose(sums.first, expected.first, atol=1e-8)
     np.testing.assert_allclose(shift, own, atol=1e-10)
     np.testing.assert_allclose(sums.low, projected.min(axis=0), atol=1e-10)
@@ -157,39 +165,39 @@ def test_a_projection_comes_before_the_centre():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_means_are_weighted_and_exact_for_constants(dtype, monkeypatch):
-    monkeypatch.setattr("higsfa.core.sums.tile.MAX_TILE", 16)
+    monkeypatch.setattr(passes, "MEAN_VALUES", 16 * I)
     X, _ = data(dtype)
     X[:, 3] = 0.1
     w = np.random.default_rng(0).uniform(0, 3, N)
     w[:40] = 0
     X[:40] = np.nan  # not looked at
-    found = column_means(ArrayReader(X, np.dtype(dtype)), N, I, w, 4)
+    found = column_means(ArrayReader(X, np.dtype(dtype)), N, I, w)
     np.testing.assert_allclose(found, w[40:] @ X[40:].astype(float) / w.sum(), rtol=1e-13)
     assert found[3] == X[50, 3]
     X[100, 3] = 0.2
-    assert column_means(ArrayReader(X, np.dtype(dtype)), N, I, w, 4)[3] != X[50, 3]
+    assert column_means(ArrayReader(X, np.dtype(dtype)), N, I, w)[3] != X[50, 3]
 
 
 def test_means_of_nothing_are_zero_and_nothing_is_read():
     def read(rows):
         raise AssertionError
 
-    assert np.array_equal(column_means(read, 0, I, np.zeros(0), 8), np.zeros(I))
-    assert np.array_equal(column_means(read, 50, I, np.zeros(50), 8), np.zeros(I))
+    assert np.array_equal(column_means(read, 0, I, np.zeros(0)), np.zeros(I))
+    assert np.array_equal(column_means(read, 50, I, np.zeros(50)), np.zeros(I))
 
 
-def test_means_are_read_in_tiles_and_in_order(monkeypatch):
-    monkeypatch.setattr("higsfa.core.sums.tile.MAX_TILE", 16)
+def test_means_are_read_some_samples_at_a_time_and_in_order(monkeypatch):
+    monkeypatch.setattr(passes, "MEAN_VALUES", 16 * I)
     X, _ = data()
     seen = []
-    column_means(lambda rows: seen.append(rows) or X[rows], N, I, np.ones(N), 8)
+    column_means(lambda rows: seen.append(rows) or X[rows], N, I, np.ones(N))
     assert np.array_equal(np.concatenate(seen), np.arange(N))
     assert max(map(len, seen)) == 16
 
 
 def test_a_large_mean_costs_no_digits():
     X = 1e8 + np.random.default_rng(0).standard_normal((N, 1))
-    found = column_means(ArrayReader(X, np.dtype(float)), N, 1, np.ones(N), 8)
+    found = column_means(ArrayReader(X, np.dtype(float)), N, 1, np.ones(N))
     assert found[0] == pytest.approx(np.mean(X), abs=1e-7)
 
 
@@ -224,7 +232,7 @@ def test_the_first_rows_are_those_of_the_first_tile():
     tile = next(iter(plan.tiles(0, 32)))
     reads = []
     X = data()[0]
-    gather_node(lambda rows: reads.append(rows) or X[rows], plan, frontend_of("identity"), np.dtype(float))
+    gather_node(lambda rows: reads.append(rows) or X[rows], plan, frontend_of("identity"))
     assert np.array_equal(reads[0], tile.rows[:20])
 
 
@@ -236,7 +244,7 @@ def test_the_range_is_a_few_roundings_wider_than_what_was_seen(precision):
     X = np.random.default_rng(0).uniform([-3.0, 0.0, 5.0], [1.0, 0.0, 7.0], (N, 3))
     plan = make_plan(RECIPES["groups"].build(data()[1]))
     frontend = Frontend(as_expansion("quadratic"), 1, 3, np.zeros(3))
-    sums, shift = gather_node(ArrayReader(X, np.dtype(float)), plan, frontend, np.dtype(float))
+    sums, shift = gather_node(ArrayReader(X, np.dtype(float)), plan, frontend)
     statistics = GraphStatistics(sums, shift, frontend, precision, Origin.of("any"), plan.weighting)
     node = statistics.solve(NodeOptions(2)).frontend
     largest = np.abs(X).max(axis=0)

@@ -10,13 +10,13 @@ from threadpoolctl import threadpool_info
 
 from higsfa import HGSFA, IGSFA, HiGSFA, Layer
 from higsfa.core.expansion.expansion import as_expansion
+from higsfa.core.native.tile import Rows
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.node.raw import Rows
+from higsfa.core.sums import accumulate
 from higsfa.estimators import network as _network
 from higsfa.graphs import ClusteredGraph, SequenceGraph, SerialGraph
-from higsfa.training import gather, statistics
-from higsfa.training import layer as network
 from higsfa.training import network as driver
+from higsfa.training import statistics
 from higsfa.training.stores import READ_ROWS, Schedule
 
 N = 230
@@ -168,13 +168,13 @@ def test_a_shared_node_is_trained_on_all_fields(recipe, pca, offset):
 @pytest.mark.parametrize("name", ["identity", "identity | quadratic"])
 def test_the_shift_of_a_node_comes_from_the_first_samples_it_sees(name):
     rng = np.random.default_rng(0)
-    X = 1000 + rng.standard_normal((3, 2 * gather.PILOT))
-    X[:, gather.PILOT :] += 7
+    X = 1000 + rng.standard_normal((3, 2 * accumulate.PILOT))
+    X[:, accumulate.PILOT :] += 7
     frontend = Frontend(as_expansion(name), 1, 3, np.zeros(3))
     dtype = np.dtype(float)
     plan = driver.make_plan(RECIPE.build(data()[1]))
-    sums = network.NodeSums(frontend, plan, dtype, first=Rows(X))
-    T = as_expansion(name)(X[:, : gather.PILOT])
+    sums = accumulate.NodeSums(frontend, plan, dtype, first=Rows(X).columns(0, accumulate.PILOT))
+    T = as_expansion(name)(X[:, : accumulate.PILOT])
     np.testing.assert_allclose(sums.shift, T.mean(axis=1), rtol=1e-12)
 
 

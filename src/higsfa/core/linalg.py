@@ -11,7 +11,7 @@ Matrices are C-contiguous float64. Only the lower triangle of a symmetric matrix
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from ctypes import byref, c_char, c_double, c_int
 from typing import Any
 
@@ -23,8 +23,6 @@ from higsfa.core.native.library import published
 
 Floats = NDArray[np.float64]
 
-ROWS = 128
-"""Rows of a matrix that stay in the cache while something is done to them."""
 MIRROR_STEP = 64
 """Rows and columns of a matrix that stay in the cache while they are transposed."""
 _ABOVE = np.triu(np.ones((MIRROR_STEP, MIRROR_STEP), dtype=bool), 1)
@@ -36,6 +34,9 @@ ACCURATE = 2 * float(np.finfo(np.float64).tiny)
 """Errors of eigenvalues, relative to the largest entry: tiny, because LAPACK tells by them which vectors are close."""
 SKEWED = 100 * float(np.finfo(np.float64).eps)
 """Largest deviation of V^T V from 1 for orthonormal columns, divided by n."""
+RANK_CUT = 0.75
+"""Eigenvalues of a correlation matrix below eps^0.75 times the largest count as zero; eps is that of the products that
+the matrix was summed from. Whitening divides rounding errors by the eigenvalue, so the cut lies well above eps."""
 
 _LETTERS = {letter: c_char(letter.encode()) for letter in "INUV"}
 _LOWER = "U"  # to Fortran, which stores by columns, C-contiguous arrays are transposed
@@ -145,34 +146,15 @@ def back_substitute(L: Floats, columns: Floats) -> Floats:
     return rows.T
 
 
-def mirror(C: NDArray[Any]) -> None:
-    """Copy the lower triangle onto the upper one, in place."""
+def whole(C: NDArray[Any]) -> NDArray[Any]:
+    """A symmetric matrix with both of its triangles, given the lower one."""
+    C = C.copy()
     for a in range(0, len(C), MIRROR_STEP):
         b = a + MIRROR_STEP
         corner = C[a:b, a:b]
         np.copyto(corner, corner.T.copy(), where=_ABOVE[: len(corner), : len(corner)])
         C[a:b, b:] = C[b:, a:b].T
-
-
-def lower_blocks(n: int) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns of blocks that cover the lower triangle of an (n, n) matrix."""
-    for a in range(0, n, ROWS):
-        yield slice(a, min(a + ROWS, n)), slice(0, min(a + ROWS, n))
-
-
-def rank_tolerance(precision: float) -> float:
-    """Eigenvalues of a correlation matrix below this fraction of the largest count as zero.
-
-    `precision` is the machine epsilon of the products that the matrix was summed from. Whitening divides rounding
-    errors by the eigenvalue, so the cut lies well above the epsilon itself.
-    """
-    return float(precision**0.75)
-
-
-def standard_deviations(C: Floats, noise: Floats) -> Floats:
-    """Square roots of the diagonal of a covariance; exactly 0 where the variance is below its noise."""
-    variance = np.diag(C)
-    return np.sqrt(np.where(variance > noise, variance, 0.0))
+    return C
 
 
 class Pencil:
@@ -192,7 +174,8 @@ class Pencil:
         self._used = np.flatnonzero(scale > 0)
         self._inverse = 1.0 / scale[self._used]
         self._n_variables = len(C)
-        C, A = self._standardised(C), self._standardised(A)
+        used, units = np.ix_(self._used, self._used), np.outer(self._inverse, self._inverse)
+        C, A = C[used] * units, A[used] * units
         self._whitening = _whitening(C, tolerance, noise)
         C.flat[:: len(C) + 1] += noise
         A.flat[:: len(A) + 1] += 2.0 * noise
@@ -200,18 +183,8 @@ class Pencil:
             self._factor = np.asarray(np.linalg.cholesky(C), np.float64)
             self._reduced = reduce_pair(A, self._factor)
         else:
-            mirror(A)
-            self._reduced = self._whitening.T @ A @ self._whitening
+            self._reduced = self._whitening.T @ whole(A) @ self._whitening
         self.rank = len(self._reduced)
-
-    def _standardised(self, M: Floats) -> Floats:
-        if len(self._used) < len(M):
-            M = M[np.ix_(self._used, self._used)]
-        out, factors = np.empty(M.shape), self._inverse
-        for rows, columns in lower_blocks(len(M)):
-            block = np.multiply(M[rows, columns], factors[rows, None], out=out[rows, columns])
-            block *= factors[columns]
-        return out
 
     def values(self) -> Floats:
         """All eigenvalues, ascending."""
@@ -235,8 +208,8 @@ def _whitening(C: Floats, tolerance: float, noise: float) -> Floats | None:
     None if all are. This is seen without eigenvectors: C stays positive definite when the tolerance times a bound on
     the largest eigenvalue is taken away from its diagonal.
     """
+    C = whole(C)
     shifted = C.copy()
-    mirror(C)
     shifted.flat[:: len(C) + 1] -= tolerance * _bound(C)
     try:
         np.linalg.cholesky(shifted)

@@ -16,11 +16,11 @@ from higsfa.estimators.node import NodeEstimator
 from higsfa.estimators.sfa import _expands_exactly
 from higsfa.estimators.validation import check_data, check_left_out, unchanged_on_error
 from higsfa.graphs import AutoGraph, ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
+from higsfa.training.gather import NodeData
 from higsfa.training.statistics import (
     MAX_CLASS_CHANNELS,
     ClassStatistics,
     GraphStatistics,
-    NodeData,
     Origin,
     gather_classes,
 )
@@ -67,25 +67,23 @@ class LabelledEstimator(NodeEstimator):
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
-            y = as_labels(y)
+            n, y = len(X), as_labels(y)
             if isinstance(graph, TrainingGraph):
                 built, origin = graph, BUILT_BEFOREHAND
             else:
                 recipe = as_recipe(self.graph if graph is None else graph)
                 if isinstance(recipe, AutoGraph):
-                    recipe = recipe.chosen(y, check_weights(sample_weight, len(X)))
+                    recipe = recipe.chosen(y, check_weights(sample_weight, n))
                 if isinstance(recipe, ClusteredGraph):
-                    classes = _classes(y, recipe, len(X))
+                    classes = _classes(y, recipe, n)
                     if len(classes[1]) <= MAX_CLASS_CHANNELS:
-                        w = check_weights(sample_weight, len(X))
-                        check_left_out(self, X, w)
+                        w = check_weights(sample_weight, n)
                         self._adopt(_gather_classes(self._data(X, w), classes, w, recipe, y), X)
                         return self
-                built = recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(X))
                 origin = recipe.origin(y)
-            if len(built.sample_weight) != len(X):
-                raise ValueError(f"graph is for {built.n_samples} samples but X has {len(X)}")
-            check_left_out(self, X, built.sample_weight)
+                built = recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=n)
+            if built.n_samples != n:
+                raise ValueError(f"graph is for {built.n_samples} samples but X has {n}")
             plan = make_plan(built)
             sums = self._data(X, built.sample_weight).gather(plan)
             self._adopt(GraphStatistics(*sums, origin, plan.weighting), X)
@@ -133,10 +131,7 @@ def _classes(y: Any, recipe: ClusteredGraph, n: int) -> tuple[np.ndarray, tuple[
     """Class number of each sample (-1 for none), and the classes themselves in that order."""
     if not label_names(y):
         raise ValueError("y: requires y to be passed, but the target y is None; a clustered graph is built from labels")
-    values = pick_label(y, recipe.label)
-    if len(values) != n:
-        raise ValueError(f"y: inconsistent numbers of samples: the label has {len(values)} values for {n} samples")
-    codes, classes = find_classes(values)
+    codes, classes = find_classes(pick_label(y, recipe.label, n))
     return codes, tuple(_plain(value) for value in classes)
 
 

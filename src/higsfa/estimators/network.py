@@ -30,7 +30,6 @@ from higsfa.estimators.validation import (
     is_dask,
     product_dtype,
     report_not_finite,
-    rounding,
     unchanged_on_error,
     working_dtype,
 )
@@ -178,8 +177,8 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             graph: TrainingGraph = make_graph(len(source))
             if graph.n_samples != len(source):
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {len(source)}")
-            dtype = working_dtype(source, [plan.expansion for plan in plans])
-            plans = [replace(plan, rounding=rounding(source.dtype)) for plan in plans]
+            dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
+            plans = [replace(plan, rounding=precision) for plan in plans]
             saved = self._checkpoint(checkpoint, source, graph, plans, dtype)
             with progress(self.verbose, plans) as on_layer, _explained(self, source):
                 trained = train_network(

@@ -20,19 +20,18 @@ from higsfa.core.sums.tile import tile_rows
 from higsfa.estimators.validation import (
     batches,
     check_data,
+    check_left_out,
     check_out,
     dask_transform,
     feature_names,
-    flat_reader,
     is_dask,
     product_dtype,
     report_not_finite,
-    rounding,
     working_dtype,
 )
-from higsfa.training.gather import column_means
+from higsfa.training.gather import NodeData, column_means, reader_of
 from higsfa.training.sources import Source
-from higsfa.training.statistics import NodeData, Origin, Statistics
+from higsfa.training.statistics import Origin, Statistics
 
 
 class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -81,15 +80,18 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _data(self, X: Source, weights: NDArray[np.float64] | None = None) -> NodeData:
         """What sums are gathered from; the centre is found in a pass of its own where it matters and is not given."""
         expansion, n_features = as_expansion(self.expansion), int(np.prod(X.shape))
-        expansion.size(n_features)  # a slice that does not fit is an error before anything is read
-        dtype = working_dtype(X, [expansion])
-        read, center = flat_reader(X, dtype), self._given_center(n_features)
+        expansion.layout(n_features)  # a slice that does not fit is an error before anything is read
+        if weights is not None:
+            check_left_out(self, X, weights)
+        dtype, precision = working_dtype(X, [expansion])
+        center = self._given_center(n_features)
+        read = reader_of(X, dtype)
         if center is None:
             assert weights is not None
-            center = column_means(read, len(X), n_features, weights, dtype.itemsize)
+            center = column_means(read, len(X), n_features, weights)
             if not np.all(np.isfinite(center)):
                 report_not_finite(self, X)
-        return NodeData(read, Frontend(expansion, 1, n_features, center), dtype, rounding(X.dtype, dtype))
+        return NodeData(read, Frontend(expansion, 1, n_features, center), dtype, precision)
 
     def _given_center(self, n_features: int) -> NDArray[np.float64] | None:
         """The centre if it is known before the data are: given, or 0 where the expansion is linear."""
@@ -102,7 +104,8 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
         """Solve and set the fitted attributes."""
-        if X is not None and not statistics.sums.is_finite():
+        options = self._options()
+        if X is not None and not statistics.is_finite():
             report_not_finite(self, X)
         n_vanished = statistics.n_vanished()
         if n_vanished:
@@ -112,7 +115,7 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 UserWarning,
                 stacklevel=3,
             )
-        node = statistics.solve(self._options(), clip_range=bool(self.clip_range))
+        node = statistics.solve(options, clip_range=bool(self.clip_range))
         asked = self.n_components
         if asked is not None and node.n_components < asked:
             warnings.warn(

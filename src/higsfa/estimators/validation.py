@@ -13,8 +13,8 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
 from higsfa.core.expansion.expansion import Expansion
-from higsfa.training.gather import PILOT, ArrayReader, Reader
-from higsfa.training.sources import Array, MappedFile, Source, as_source
+from higsfa.core.sums.accumulate import PILOT
+from higsfa.training.sources import Array, MappedFile, Source, as_source, is_chunked
 
 LAZY_PILOT = 64
 """Samples that are looked at beforehand where reading them takes work."""
@@ -38,22 +38,19 @@ def product_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32 if single else np.float64)
 
 
-def rounding(dtype: np.dtype[Any], products: np.dtype[Any] | None = None) -> float:
-    """Relative rounding of data of this dtype, or of their products where that is coarser."""
-    finest = product_dtype(dtype) if products is None else products
-    return float(max(np.finfo(product_dtype(dtype)).eps, np.finfo(finest).eps))
+def working_dtype(X: Source, expansions: Iterable[Expansion]) -> tuple[np.dtype[Any], float]:
+    """Type of the products when fitting, and the relative rounding of data and products.
 
-
-def working_dtype(X: Source, expansions: Iterable[Expansion]) -> np.dtype[Any]:
-    """Precision of the products when fitting: that of the data, or double where it would not hold the products.
+    Products have the precision of the data, or double where that would not hold them.
 
     In single precision, numbers from 1e-38 to 1e38 have all their digits. Expanded inputs of degree d, squared, leave
     that range for inputs of 1e-19 or 1e19 (d = 1), of 1e-9 or 1e9 (d = 2), ..., so such data are multiplied in double
     precision. Some samples tell; the choice depends on nothing else, so that two fits agree.
     """
     dtype = product_dtype(X.dtype)
+    precision = float(np.finfo(dtype).eps)
     if X.dtype != np.float32 or len(X) == 0:
-        return dtype
+        return dtype, precision
     at_hand = isinstance(X, Array | MappedFile)
     n = min(len(X), PILOT if at_hand else LAZY_PILOT)
     rows = np.linspace(0, len(X) - 1, n).astype(np.intp) if at_hand else np.arange(n)
@@ -63,7 +60,7 @@ def working_dtype(X: Source, expansions: Iterable[Expansion]) -> np.dtype[Any]:
     varies = spread > 64 * np.finfo(np.float32).eps * np.abs(high)
     limit = 1e16 ** (1 / max(_degree(expansion) for expansion in expansions))
     fits = (spread >= 1 / limit) & (spread <= limit)
-    return dtype if np.all(fits[varies]) else np.dtype(np.float64)
+    return dtype if np.all(fits[varies]) else np.dtype(np.float64), precision
 
 
 def _degree(expansion: Expansion) -> float:
@@ -75,12 +72,6 @@ def _degree(expansion: Expansion) -> float:
     return max(powers)
 
 
-def is_lazy(X: Any) -> bool:
-    """Whether X is read piece by piece: a source, a zarr array or a dask array."""
-    package = type(X).__module__.partition(".")[0]
-    return isinstance(X, Source) or (package in ("zarr", "dask") and hasattr(X, "chunks"))
-
-
 def check_data(
     estimator: BaseEstimator, X: Any, *, reset: bool, min_samples: int = 1, allow_nd: bool = False
 ) -> Source:
@@ -89,7 +80,7 @@ def check_data(
     When fitting, NaN and infinity are found afterwards, from the sums, which is free; see `report_not_finite`. Only
     samples of weight 0 have to be looked at; see `check_left_out`.
     """
-    lazy = is_lazy(X)
+    lazy = isinstance(X, Source) or (hasattr(X, "chunks") and is_chunked(X))
     if lazy:
         source = as_source(X)
         n_features = int(np.prod(source.shape))
@@ -123,19 +114,6 @@ def check_data(
     if not lazy:
         source = as_source(X if shape is None else X.reshape(shape))
     return source
-
-
-def flat_reader(source: Source, dtype: np.dtype[Any]) -> Reader:
-    """Samples of a source as rows of features, in the precision of the products."""
-    n_features = int(np.prod(source.shape))
-    if isinstance(source, Array):
-        return ArrayReader(source.X.reshape(len(source), n_features), dtype)
-
-    def read(rows: np.ndarray) -> np.ndarray:
-        samples = source.take(rows)
-        return samples.reshape(len(samples), n_features).astype(dtype, copy=False)
-
-    return read
 
 
 def batches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:

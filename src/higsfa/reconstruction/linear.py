@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from higsfa.estimators.validation import is_lazy, unchanged_on_error
-from higsfa.training.sources import Source, as_source
+from higsfa.estimators.validation import unchanged_on_error
+from higsfa.training.sources import Source, as_source, is_chunked
 
 Floats = NDArray[np.float64]
 
@@ -216,7 +216,7 @@ class LinearReconstruction(BaseEstimator):
 
 def samples(X: Any, name: str) -> Source:
     """Samples that the user gave, as a source; none at all is a ValueError."""
-    source = as_source(X if is_lazy(X) else np.asarray(X))
+    source = as_source(X if isinstance(X, Source) or is_chunked(X) else np.asarray(X))
     if len(source) == 0:
         raise ValueError(f"{name}: there are no samples")
     return source

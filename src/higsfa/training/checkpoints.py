@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from higsfa.core.expansion.terms import Function, Term
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.node.node import Node
-from higsfa.core.sums.sums import Sums, Tree
+from higsfa.core.sums.sums import Sums, Tree, zero
 from higsfa.io import open_regular, read_regular, write_atomically
 from higsfa.io.container import (
     Tensors,
@@ -265,7 +265,8 @@ class SumsPlace:
             projection = () if frontend.projection is None else (frontend.projection.matrix, frontend.projection.mean)
             for array in (frontend.center, gathering.shift, *projection):
                 sha.update(np.ascontiguousarray(array).tobytes())
-        return cls(first_node, len(gatherings), schedule, gatherings[0].empty(), sha.hexdigest()[:16])
+        empty = zero(frontend.n_inputs, frontend.n_variables, schedule.plan)
+        return cls(first_node, len(gatherings), schedule, empty, sha.hexdigest()[:16])
 
     @property
     def n_blocks(self) -> int:

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.node.frontend import Frontend
+from higsfa.core.sums.accumulate import PILOT, NodeSums
 from higsfa.core.sums.sums import Sums, Tree, merge
 from higsfa.training.checkpoints import Checkpoint
-from higsfa.training.gather import NodeSums, gather
+from higsfa.training.gather import gather
 from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, statistics_of, train_nodes
 from higsfa.training.runner import Runner, one_blas_thread, one_by_one
 from higsfa.training.stores import Block, Schedule, feature_major, field_of
@@ -123,7 +124,10 @@ def _shifts(job: Job) -> list[Floats]:
     """The shift of every node, from the first tile."""
     with one_blas_thread():
         first = job.features(0)
-        return [job.start(p, first=field_of(first, index)).shift for p, index in enumerate(job.plan.fields.index)]
+        return [
+            job.start(p, first=field_of(first, index).columns(0, PILOT)).shift
+            for p, index in enumerate(job.plan.fields.index)
+        ]
 
 
 def _fold(job: Job, shifts: list[Floats], block: int) -> list[Sums]:

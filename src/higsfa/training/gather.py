@@ -7,67 +7,27 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.core.native.tile import Raw, Samples
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.node.raw import Raw, Samples
-from higsfa.core.sums.accumulate import Accumulator
-from higsfa.core.sums.plan import Plan
-from higsfa.core.sums.sums import Sums, Tree, zero
-from higsfa.core.sums.tile import Tile, tile_rows
+from higsfa.core.sums.accumulate import PILOT, NodeSums
+from higsfa.core.sums.sums import Sums
+from higsfa.core.sums.tile import Plan, Tile, tile_rows
 from higsfa.training.runner import Runner, one_by_one
+from higsfa.training.sources import Array, Source
 
 Floats = NDArray[np.float64]
 Reader = Callable[[NDArray[np.intp]], NDArray[Any]]
 """Rows of the data by index, in the precision of the products: (n,) -> (n, I); to be read only."""
+MEAN_VALUES = 2**21
+"""Values that are read at once for the means of the inputs."""
 TileInputs = tuple[Tile, Callable[[int], Raw]]
 """A tile, and the raw input of each node for it, by the position of the node."""
-PILOT = 512
-"""Samples that the shift is estimated from."""
-
-
-class NodeSums:
-    """Gathers the sums of one node, tile by tile.
-
-    Parameters
-    ----------
-    frontend : from raw input to variables.
-    plan : blocks and tiles.
-    first : raw input of the first tile, from which the shift is taken: a fixed choice, whatever the batches.
-    dtype : of the products.
-    shift : given instead of `first` where it is known.
-    """
-
-    def __init__(
-        self, frontend: Frontend, plan: Plan, dtype: np.dtype[Any], *, first: Raw | None = None, shift: Any = None
-    ) -> None:
-        if first is not None:
-            pilot = frontend.variables(frontend.inputs(first.columns(0, PILOT), dtype, clip=False))
-            shift = pilot_shift(pilot)
-        self.frontend, self.plan, self.dtype, self.shift = frontend, plan, dtype, shift
-        self.tree = Tree()
-        self._front = frontend.front(dtype, shift=shift)
-        self._block: Accumulator | None = None
-
-    def empty(self) -> Sums:
-        """Sums over no samples."""
-        plan, frontend = self.plan, self.frontend
-        return zero(frontend.n_inputs, frontend.n_variables, plan.n_channels, plan.n_atoms, has_edges=plan.has_edges)
-
-    def add(self, raw: Raw, tile: Tile) -> None:
-        """Add a tile, given the raw input of the node."""
-        if self._block is None:
-            self._block = Accumulator(self.frontend, self.shift, self._front, self.empty(), self.dtype)
-        self._block.add(raw, tile)
-
-    def end_block(self, block: int) -> None:
-        """All tiles of a block have been added."""
-        if self._block is not None:
-            self.tree.add(block, self._block.close())
-        self._block = None
 
 
 def gather(
@@ -92,15 +52,33 @@ def gather(
         after_block(block)
 
 
-def gather_node(read: Reader, plan: Plan, frontend: Frontend, dtype: np.dtype[Any]) -> tuple[Sums, Floats]:
-    """All sums of a single node, and the shift that its variables were taken relative to."""
-    rows = tile_rows(frontend.n_variables, dtype.itemsize)
-    tiles = (tile for block in range(plan.n_blocks) for tile in plan.tiles(block, rows))
-    first = next(tiles, None)
-    indices = np.zeros(0, np.intp) if first is None else first.rows[:PILOT]
-    node = NodeSums(frontend, plan, dtype, first=Samples(read(indices), np.arange(len(indices))))
-    gather([node], ((block, _inputs(read, plan.tiles(block, rows))) for block in range(plan.n_blocks)))
-    return node.tree.total(), node.shift
+@dataclass(frozen=True)
+class NodeData:
+    """What the sums of a single node are gathered from.
+
+    Attributes
+    ----------
+    read : rows of the data by index.
+    frontend : from samples to variables.
+    dtype : of the products.
+    precision : relative rounding of data and products.
+    """
+
+    read: Reader
+    frontend: Frontend
+    dtype: np.dtype[Any]
+    precision: float
+
+    def gather(self, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
+        """Sums, the shift that variables were taken relative to, frontend and precision, as statistics hold them."""
+        read, rows = self.read, tile_rows(self.frontend.n_variables, self.dtype.itemsize)
+        tiles = (tile for block in range(plan.n_blocks) for tile in plan.tiles(block, rows))
+        first = next(tiles, None)
+        indices = np.zeros(0, np.intp) if first is None else first.rows[:PILOT]
+        pilot = Samples(read(indices))
+        node = NodeSums(self.frontend, plan, self.dtype, first=pilot)
+        gather([node], ((block, _inputs(read, plan.tiles(block, rows))) for block in range(plan.n_blocks)))
+        return node.tree.total(), node.shift, self.frontend, self.precision
 
 
 def _inputs(read: Reader, tiles: Iterable[Tile]) -> Iterator[TileInputs]:
@@ -112,7 +90,7 @@ def _inputs(read: Reader, tiles: Iterable[Tile]) -> Iterator[TileInputs]:
     else:
         # Copied: a reader may use its array again, and tiles are prefetched.
         for tile, X in prefetch(lambda tile: np.array(read(tile.rows), order="C"), tiles):
-            samples = Samples(X, np.arange(len(X)))
+            samples = Samples(X)
             yield tile, lambda _, samples=samples: samples  # type: ignore[misc]
 
 
@@ -147,6 +125,19 @@ def prefetch(prepare: Callable[[Tile], NDArray[Any]], tiles: Iterable[Tile]) -> 
         producer.join()
 
 
+def reader_of(source: Source, dtype: np.dtype[Any]) -> Reader:
+    """Samples of a source as rows of features, in the precision of the products."""
+    n_features = prod(source.shape)
+    if isinstance(source, Array):
+        return ArrayReader(source.X.reshape(len(source), n_features), dtype)
+
+    def read(rows: NDArray[np.intp]) -> NDArray[Any]:
+        samples = source.take(rows)
+        return samples.reshape(len(samples), n_features).astype(dtype, copy=False)
+
+    return read
+
+
 @dataclass(frozen=True, eq=False)
 class ArrayReader:
     """Reads rows of an array or memmap."""
@@ -158,29 +149,13 @@ class ArrayReader:
         return Samples(self.X, rows).array().T.astype(self.dtype, copy=False)
 
 
-def pilot_shift(T: NDArray[Any]) -> Floats:
-    """A shift for the variables (T, n) whose mean is large against their spread, 0 for the others.
-
-    Subtracting it keeps the variance from drowning in the square of the mean. Exact for constant variables.
-    """
-    if T.shape[1] == 0:
-        return np.zeros(len(T))
-    T = T[:, :PILOT]
-    mean = T.mean(axis=1, dtype=np.float64)
-    spread = T.std(axis=1, dtype=np.float64)
-    low, high = T.min(axis=1), T.max(axis=1)
-    mean = np.where(low == high, low, mean)
-    with np.errstate(invalid="ignore"):
-        return np.where(np.isfinite(mean) & (np.abs(mean) > 4 * spread), mean, 0.0)
-
-
-def column_means(read: Reader, n_samples: int, n_inputs: int, weights: Floats, itemsize: int) -> Floats:
+def column_means(read: Reader, n_samples: int, n_inputs: int, weights: Floats) -> Floats:
     """Weighted mean of every input, in one pass; exact for constant inputs."""
-    rows_per_tile = tile_rows(n_inputs, itemsize)
+    at_once = max(1, MEAN_VALUES // n_inputs)
     total, low, high = np.zeros(n_inputs), np.full(n_inputs, np.inf), np.full(n_inputs, -np.inf)
     pilot: Floats | None = None
-    for lo in range(0, n_samples, rows_per_tile):
-        rows = np.arange(lo, min(lo + rows_per_tile, n_samples))
+    for lo in range(0, n_samples, at_once):
+        rows = np.arange(lo, min(lo + at_once, n_samples))
         rows = rows[weights[rows] > 0]
         if len(rows) == 0:
             continue

@@ -21,7 +21,8 @@ from higsfa.core.linalg import principal_axes
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
-from higsfa.training.gather import NodeSums, TileInputs, gather
+from higsfa.core.sums.accumulate import PILOT, NodeSums
+from higsfa.training.gather import TileInputs, gather
 from higsfa.training.runner import Runner
 from higsfa.training.statistics import GraphStatistics, Origin, add_fields
 from higsfa.training.stores import Block, Features, Schedule, Store, field_of
@@ -174,7 +175,7 @@ def without_groups(p: int, statistics: GraphStatistics) -> GraphStatistics:
 
 def _check_finite(statistics: GraphStatistics) -> None:
     """Raise if data were not finite, or so large that their products are not."""
-    if not statistics.sums.is_finite():
+    if not statistics.is_finite():
         raise FloatingPointError("sums are not finite")
 
 
@@ -294,7 +295,9 @@ class ThreadGathering:
 
     def _start(self, p: int, frontends: tuple[Frontend, ...], raw: Any) -> NodeSums:
         """Empty sums of node p, with a shift from its raw input in the first tile."""
-        return NodeSums(frontends[p if len(frontends) > 1 else 0], self.schedule.plan, self.dtype, first=raw)
+        return NodeSums(
+            frontends[p if len(frontends) > 1 else 0], self.schedule.plan, self.dtype, first=raw.columns(0, PILOT)
+        )
 
     def _blocks(
         self, fields: Callable[[int], Callable[[int], Any]], begin: int = 0

@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 
 from higsfa.core.graph.build import NotEnoughData, class_rates
 from higsfa.core.graph.labels import check_one_kind
+from higsfa.core.linalg import whole
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions, solve_node
 from higsfa.core.sums.covariances import Covariances, covariances, group_products
-from higsfa.core.sums.plan import Plan, class_plan
+from higsfa.core.sums.plan import class_plan
 from higsfa.core.sums.sums import Sums, merge, shifted, zero
 from higsfa.core.sums.tile import Weighting, unit_of
-from higsfa.training.gather import Reader, gather_node
+from higsfa.training.gather import NodeData
 
 Floats = NDArray[np.float64]
 
@@ -85,6 +86,12 @@ class Statistics:
     def covariances(self) -> Covariances:
         return covariances(self.sums, self.weighting(), self.shift, self.precision)
 
+    def is_finite(self) -> bool:
+        """Whether all samples were finite, and their squares not too large to be added up."""
+        squares = np.einsum("kii->ki", self.sums.second)
+        edges = 0.0 if self.sums.edges is None else np.diag(self.sums.edges)
+        return bool(np.all(np.isfinite(squares)) and np.all(np.isfinite(edges)))
+
     def n_vanished(self) -> int:
         """Number of variables that are not 0, but so small that their squares are."""
         sums = self.sums
@@ -95,7 +102,7 @@ class Statistics:
     def moments(self) -> tuple[Floats, Floats]:
         """Mean and covariance of the variables, with sample weights."""
         cov = self.covariances()
-        return cov.plain_mean + self.shift, cov.plain
+        return cov.plain_mean + self.shift, whole(cov.plain)
 
     def solve(self, options: NodeOptions, *, clip_range: bool = True) -> Node:
         """Train the node. With `clip_range` it keeps the range of its inputs, against extrapolation."""
@@ -223,7 +230,8 @@ class ClassStatistics(Statistics):
         """The same sums, with channels for these classes in this order."""
         at = np.array([0] + [1 + classes.index(c) for c in self.classes])
         old = self.sums
-        sums = zero(len(old.low), old.first.shape[1], len(classes) + 1, 0, has_edges=False)
+        plan = class_plan(np.zeros(0, dtype=np.intp), len(classes), np.zeros(0))
+        sums = zero(len(old.low), old.first.shape[1], plan)
         sums.weights[at], sums.first[at], sums.second[at] = old.weights, old.first, old.second
         sums = replace(sums, low=old.low.copy(), high=old.high.copy())
         return replace(self, sums=sums, classes=classes)
@@ -236,28 +244,6 @@ def add_fields(parts: list[GraphStatistics]) -> GraphStatistics:
         total = merge(total, shifted(part.sums, part.shift - first.shift))
     whole = replace(first.known, edge_weight=first.known.edge_weight * len(parts))
     return replace(first, sums=total, known=whole)
-
-
-@dataclass(frozen=True)
-class NodeData:
-    """What the sums of a single node are gathered from.
-
-    Attributes
-    ----------
-    read : rows of the data by index.
-    frontend : from samples to variables.
-    dtype : of the products.
-    precision : relative rounding of data and products.
-    """
-
-    read: Reader
-    frontend: Frontend
-    dtype: np.dtype[Any]
-    precision: float
-
-    def gather(self, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
-        """The first attributes of statistics."""
-        return *gather_node(self.read, plan, self.frontend, self.dtype), self.frontend, self.precision
 
 
 def gather_classes(

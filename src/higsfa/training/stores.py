@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.node.raw import Raw, Rows
-from higsfa.core.sums.plan import Plan
-from higsfa.core.sums.tile import Tile
+from higsfa.core.native.tile import Raw, Rows
+from higsfa.core.sums.tile import Plan, Tile
 from higsfa.training.runner import Runner
 
 Block = NDArray[Any]
@@ -68,7 +67,7 @@ class Schedule:
     @property
     def samples(self) -> list[int]:
         """Number of samples of every tile."""
-        return [tile.n_rows for tile in self.tiles]
+        return [len(tile.rows) for tile in self.tiles]
 
 
 class Store(ABC):

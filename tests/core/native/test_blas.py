@@ -6,18 +6,21 @@ from scipy.linalg import cython_blas
 
 from capsules import CHANGES, republish
 from higsfa import GSFA
-from higsfa.core.linalg import mirror
+from higsfa.core.expansion.expansion import parse_expansion
+from higsfa.core.linalg import whole
 from higsfa.core.native import library
 from higsfa.core.native.library import compiled
 from higsfa.core.native.tile import Front
+from higsfa.core.node.frontend import Frontend
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 64, 65, 200])
-def test_mirror(n):
+def test_a_matrix_is_made_whole_from_its_lower_triangle(n):
     C = np.random.default_rng(0).standard_normal((n, n))
     expected = np.tril(C) + np.tril(C, -1).T
-    mirror(C)
-    assert np.array_equal(C, expected)
+    before = C.copy()
+    assert np.array_equal(whole(C), expected)
+    assert np.array_equal(C, before)
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +35,7 @@ def publish(monkeypatch, **changes):
 
 
 def front():
-    return Front.of(np.dtype(np.float64), 3, 3, 3, None)
+    return Front.of(Frontend(parse_expansion("identity"), 1, 3, np.zeros(3)), np.dtype(np.float64))
 
 
 def test_routines_are_called_if_their_arguments_are_the_known_ones(monkeypatch):

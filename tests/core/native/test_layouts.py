@@ -12,9 +12,9 @@ import pytest
 from higsfa import GSFA, IGSFA, SFA, HiGSFA, Layer
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.native import library as kernels
+from higsfa.core.native.tile import Rows, Samples
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
-from higsfa.core.node.raw import Rows, Samples
 from higsfa.graphs import WindowGraph
 from layouts import LAYOUTS, laid_out
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import combinations_with_replacement, count, pairwise, product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,12 +16,10 @@ import pytest
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.native import library as kernels
 from higsfa.core.native import tile as fused
-from higsfa.core.node import raw as room
+from higsfa.core.native.tile import Rows, Samples
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
-from higsfa.core.node.raw import Rows, Samples
-from higsfa.core.sums.accumulate import Accumulator
-from higsfa.core.sums.sums import zero
+from higsfa.core.sums.accumulate import NodeSums
 from higsfa.core.sums.tile import PartMaker, Tile
 from layouts import LAYOUTS, laid_out
 
@@ -46,8 +45,8 @@ SOMETIMES = 17  # numpy needs no full product of its own: one case in so many
 def small_chunks_in_fresh_memory(monkeypatch):
     """Several chunks in a tile, so that parts and runs are cut; and scratch memory whose content would be noticed, with
     more behind it that nobody has asked for and nobody may write to."""
-    monkeypatch.setattr(room, "CHUNK_BYTES", 1)
-    monkeypatch.setattr(room, "MIN_CHUNK", CHUNK)
+    monkeypatch.setattr(fused, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(fused, "MIN_CHUNK", CHUNK)
     behind = np.zeros(0)
 
     def check():
@@ -62,10 +61,10 @@ def small_chunks_in_fresh_memory(monkeypatch):
         return memory[:size].reshape(n_rows, n + 16)[:, :n]
 
     monkeypatch.setattr(fused, "empty_rows", scratch)
-    room.chunk_columns.cache_clear()
-    assert room.chunk_columns(RAW, 4) == CHUNK
+    fused.chunk_columns.cache_clear()
+    assert fused.chunk_columns(RAW, 4) == CHUNK
     yield
-    room.chunk_columns.cache_clear()
+    fused.chunk_columns.cache_clear()
     check()
 
 
@@ -234,8 +233,10 @@ def sources(container, layout, raw_kind, name):
 
 def empty_sums(frontend, shift, front, name, kind):
     W, groups, _, _ = weighting(name)
-    sums = zero(frontend.n_inputs, frontend.n_variables, len(W), int(groups.max()) + 1, has_edges=False)
-    return Accumulator(frontend, shift, front, sums, kind)
+    plan = SimpleNamespace(n_channels=len(W), n_atoms=int(groups.max()) + 1, has_edges=False)
+    sums = NodeSums(frontend, plan, kind, shift=shift)
+    sums._front = front
+    return sums
 
 
 @pytest.fixture
@@ -265,7 +266,7 @@ def test_sums_in_every_combination_equal_those_of_loops(text, name, calls):
         Z = variables_by_hand(inputs, text) - shift[:, None]
         expected = Expected(Z, inputs, name, ranges=not text.startswith("identity"))
         for kind in PRODUCTS:
-            front = frontend.front(kind, shift=shift)
+            front = fused.Front.of(frontend, kind, shift)
             for way, container, layout, raw in product([front, None], CONTAINERS, LAYOUTS, NUMBERS):
                 by_numpy = way is None or not is_for_compiled(container, raw, kind)
                 if by_numpy and next(case) % SOMETIMES:
@@ -275,13 +276,14 @@ def test_sums_in_every_combination_equal_those_of_loops(text, name, calls):
                 for tile, source in zip(tiles, sources(container, layout, raw, name), strict=True):
                     sums.add(source, tile)
                 assert calls == ([] if by_numpy else [("sum_tile", kind)] * len(tiles))
-                expected.check(sums.close(), kind)
+                sums.end_block(0)
+                expected.check(sums.tree.total(), kind)
 
 
 def test_rows_and_samples_that_follow_each_other_in_memory_are_read_where_they_are():
     x = numbers()
     frontend = frontend_of("quadratic[:2]", centered=False, projected=False, clipped=False)
-    front = frontend.front(np.dtype(np.float64), shift=np.zeros(frontend.n_variables))
+    front = fused.Front.of(frontend, np.dtype(np.float64), np.zeros(frontend.n_variables))
     rows, samples = np.ascontiguousarray(x), np.ascontiguousarray(x.T)
     assert front.source(Rows(rows), N).kept[0] is rows
     assert front.source(Samples(samples, np.arange(N)), N).kept[0] is samples
@@ -344,7 +346,7 @@ def expanded_by_compiled(x, text, kind, children=CHILDREN):
     n = x.shape[1]
     W = np.ones((1, n))
     tile = Tile(np.arange(n), n, (PartMaker()(0, n, W[:, 0]),), np.arange(n), np.ones(n), W)
-    front, T = frontend.front(kind, shift=np.zeros(frontend.n_variables)), frontend.n_variables
+    front, T = fused.Front.of(frontend, kind, np.zeros(frontend.n_variables)), frontend.n_variables
     product, limits = np.zeros((T, T), kind), (np.full(len(x), np.inf, kind), np.full(len(x), -np.inf, kind))
     runs = fused.sum_tile(front, Rows(x.astype(kind)), tile, product, np.zeros((1, T, T), kind), limits)
     return runs[: frontend.n_expanded], limits
@@ -421,8 +423,8 @@ def test_what_is_not_a_number_stays_visible_in_features(clipped, kind):
 @pytest.mark.parametrize("kind", PRODUCTS, ids=str)
 @pytest.mark.parametrize("n", [255, 256, 257, 600, 2048, 4200])
 def test_large_chunks(n, kind, monkeypatch):
-    monkeypatch.setattr(room, "MIN_CHUNK", room.MAX_CHUNK)
-    room.chunk_columns.cache_clear()
+    monkeypatch.setattr(fused, "MIN_CHUNK", fused.MAX_CHUNK)
+    fused.chunk_columns.cache_clear()
     x = np.random.default_rng(n).integers(-9, 10, (4, n)).astype(float)
     x[:, -1] += 0.5
     for text in ("normalized_quadratic[:2] | max2", "identity"):
@@ -442,13 +444,15 @@ def test_weights_that_grow_do_not_cost_digits(fused_):
     parts = make_part(0, 1000, np.array([1e-9, 1.0])), make_part(1000, 1500, np.array([1.0, 1.0]))
     runs = np.zeros(1, dtype=np.intp), np.array([1500.0]), np.zeros((2, 1))
     tile = Tile(np.arange(1500), 1500, parts, *runs)
-    frontend, sums = Frontend(parse_expansion("identity"), 1, 3, np.zeros(3)), zero(3, 3, 2, 0, has_edges=False)
-    front = frontend.front(dtype, shift=np.zeros(3)) if fused_ else None
-    adding = Accumulator(frontend, np.zeros(3), front, sums, dtype)
-    adding.add(Samples(X.astype(dtype), tile.rows), tile)
+    frontend = Frontend(parse_expansion("identity"), 1, 3, np.zeros(3))
+    plan = SimpleNamespace(n_channels=2, n_atoms=0, has_edges=False)
+    sums = NodeSums(frontend, plan, dtype, shift=np.zeros(3))
+    sums._front = sums._front if fused_ else None
+    sums.add(Samples(X.astype(dtype), tile.rows), tile)
+    sums.end_block(0)
     weights = np.repeat([1e-9, 1.0], [1000, 500])
     expected = (X * weights[:, None]).T @ X
-    np.testing.assert_allclose(np.tril(adding.close().second[0]), np.tril(expected), atol=3e-6 * expected.max())
+    np.testing.assert_allclose(np.tril(sums.tree.total().second[0]), np.tril(expected), atol=3e-6 * expected.max())
 
 
 def test_features_need_enough_rows_of_the_right_type():

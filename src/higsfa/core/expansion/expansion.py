@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from higsfa.core.expansion.rows import Array
+from higsfa.core.expansion.monomials import Array
 from higsfa.core.expansion.terms import (
     Function,
     Identity,

@@ -7,7 +7,7 @@ into a block of shape (rows, samples). Rows are long and contiguous: every opera
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement, pairwise
 from math import comb, isfinite
@@ -16,19 +16,12 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from higsfa.core.expansion.rows import (
-    Array,
-    absolute_power,
-    flat,
-    for_user,
-    inverse_norm,
-    monomial_gradient,
-    pair_products,
-    tiles,
-)
+from higsfa.core.expansion.monomials import Array, monomial_gradient
 from higsfa.core.native.library import COPY, MAXIMUM, NORMALIZE, POWER, PRODUCT, SIGNED_POWER
 
 MAX_DEGREE = 8
+TILE_BYTES = 1 << 18  # a tile of input and one of output stay together in a second-level cache
+MAX_FACTORS = 8  # beyond this many multiplications a power is left to numpy
 
 Operation: TypeAlias = tuple[int, int, int, float]
 """A row as a compiled loop makes it: what is done, with which two inputs, and the exponent of a power.
@@ -363,3 +356,75 @@ class Function(Term):
         if result.dtype.kind not in "biuf":
             raise ValueError(f"expansion {self} must return real numbers, got dtype {result.dtype}")
         return result
+
+
+# --- rows ---
+
+
+def flat(S: Array) -> Array:
+    """Return selected inputs as rows, child-major; a view where memory allows."""
+    return S.reshape(S.shape[0] * S.shape[1], S.shape[2])
+
+
+def for_user(X: Array) -> Array:
+    """Return samples as rows, (n, I), for a user's function: a copy, because it may keep them, and to be read only."""
+    samples = (flat(X) if X.ndim == 3 else X).copy().T
+    samples.flags.writeable = False
+    return samples
+
+
+def tiles(S: Array) -> Iterator[tuple[slice, slice, slice]]:
+    """Iterate over index tiles of (children, rows, samples) that fit in the cache."""
+    children, rows, n = S.shape
+    budget = max(1, TILE_BYTES // (S.itemsize * children))
+    columns = max(1, min(n, budget))
+    step = max(1, budget // columns)
+    for row in range(0, rows, step):
+        for column in range(0, n, columns):
+            yield slice(None), slice(row, row + step), slice(column, column + columns)
+
+
+def absolute_power(x: Array, p: float, out: Array) -> None:
+    """Compute |x|^p by the cheapest way: a fractional power below 1 times whole factors of x."""
+    whole, fraction = divmod(p, 1.0)
+    np.abs(x, out=out)
+    if whole > MAX_FACTORS:
+        np.power(out, p, out=out)
+        return
+    if fraction == 0:
+        whole -= 1
+    elif fraction == 0.5:
+        np.sqrt(out, out=out)
+    else:
+        # Twice as fast as np.power in float32; relative error below 2e-6 for 2^-32 < |x| < 2^32.
+        np.log2(out, out=out)
+        np.multiply(out, fraction, out=out)
+        np.exp2(out, out=out)
+    for _ in range(int(whole)):
+        np.multiply(out, x, out=out)
+    if whole:
+        np.abs(out, out=out)
+
+
+def pair_products(S: Array, out: Array, scale: Array | None = None) -> None:
+    """Write rows x_i x_j, i <= j, times ``scale``: x_i with the rest of its child, then later children."""
+    children, selected, n = S.shape
+    row = 0
+    for child in range(children):
+        later = children - child - 1
+        for i in range(selected):
+            x = S[child, i] if scale is None else S[child, i] * scale
+            end = row + selected - i
+            np.multiply(x, S[child, i:], out=out[row:end])
+            row = end + later * selected
+            if later:
+                np.multiply(x, S[child + 1 :], out=out[end:row].reshape(later, selected, n))
+
+
+def inverse_norm(S: Array) -> Array:
+    """Return 1 / (1 + ||x||^2) for each sample."""
+    norm = np.ones(S.shape[2], S.dtype)
+    for child in S:
+        for x in child:  # row by row: the order of the sum, and so its bits, do not depend on the layout
+            norm += x * x
+    return np.divide(1, norm, out=norm)

@@ -37,7 +37,12 @@ def group_memberships(values: Floats, w: Floats, n_groups: int) -> tuple[NDArray
     atoms : (N,) the atom of each sample; atom g < n_groups is group g.
     P : (A, n_groups) membership of each atom, rows sum to 1.
     """
-    cells = _cells(values)
+    # The cell of a grid that each value lies in; a greater value never has a smaller cell.
+    low, high = values.min(), values.max()
+    with np.errstate(over="ignore", divide="ignore"):
+        scale = GRID / (high - low)
+    is_grid = 0 < scale < np.inf
+    cells = ((values - low) * scale).astype(np.intp) if is_grid else np.zeros(len(values), dtype=np.intp)
     is_equal = bool(np.all(w == w[0]))
     unit = w[0] if is_equal else 1.0  # equal weights are counted, which is exact
     in_cell = np.bincount(cells, None if is_equal else w)
@@ -95,18 +100,6 @@ def _ranks_within(is_cut: NDArray[np.bool_], cells: Ints, values: Floats) -> tup
     return rows, number - number[starts][np.cumsum(starts) - 1]
 
 
-def _cells(values: Floats) -> Ints:
-    """The cell of a grid that each value lies in; a greater value never has a smaller cell."""
-    low, high = values.min(), values.max()
-    with np.errstate(over="ignore", divide="ignore"):
-        scale = GRID / (high - low)
-    if not 0 < scale < np.inf:
-        return np.zeros(len(values), dtype=np.intp)
-    offset: Floats = values - low
-    offset *= scale
-    return offset.astype(np.intp)
-
-
 MAX_TIED_VALUES = 2048
 """Most distinct values of a label with ties that a window graph is built over."""
 
@@ -143,7 +136,7 @@ def _counted(is_cause: Any) -> str:
 
 def clustered(classes: Ints, n_classes: int, w: Floats, *, self_loops: bool, name: str) -> TrainingGraph:
     """All pairs within a class; v = 1 and degree 1. See `class_rates`."""
-    masses = _totals(classes, w, n_classes)
+    masses = np.bincount(classes + 1, w, minlength=n_classes + 1)[1:].astype(np.float64)  # class -1 is left out
     kept, inverse = class_rates(masses, self_loops=self_loops, name=name)
     number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
     atoms = number.astype(np.int32).take(classes, mode="wrap")
@@ -153,13 +146,6 @@ def clustered(classes: Ints, n_classes: int, w: Floats, *, self_loops: bool, nam
     loops = np.zeros(len(inverse)) if self_loops else inverse
     edges = GroupEdges(atoms, masses[kept], sp.csr_array(sp.diags_array(inverse)), loops, w)
     return TrainingGraph((Part(name, np.ones(len(inverse)), edges),), w)
-
-
-def _totals(codes: NDArray[Any], w: Floats, n: int) -> Floats:
-    """Total weight of each of n codes; code -1 is left out."""
-    n_absent = int(codes.min(initial=0) < 0)
-    totals = np.bincount(codes + 1 if n_absent else codes, w, minlength=n + n_absent)
-    return np.asarray(totals[n_absent:], dtype=np.float64)
 
 
 def chained_groups(values: Floats, w: Floats, n_groups: int | None, *, mixed: bool, name: str) -> TrainingGraph:
@@ -176,7 +162,7 @@ def chained_groups(values: Floats, w: Floats, n_groups: int | None, *, mixed: bo
     if len(present) < L and total < L:
         raise ValueError(f"{name}: n_groups={L} but only {len(present)} samples have a label; use fewer groups")
     inside, P = group_memberships(present, weights, L)
-    masses = _totals(inside, weights, len(P))
+    masses = np.bincount(inside, weights, minlength=len(P)).astype(np.float64)
     atoms = inside
     if known is not None:
         atoms = np.full(len(values), -1, dtype=np.int32)

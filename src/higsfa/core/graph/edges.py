@@ -6,8 +6,7 @@ vertex and what the edges look like as a sparse matrix (for small N); the sums o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +41,12 @@ class GroupEdges:
         k, the self pairs taken out; zeros where self-loops are kept.
     sample_weight : (N,) array
         w.
+
+    Attributes
+    ----------
+    n_atoms : A.
+    atom_degrees : degree of each atom per unit of sample weight, the loops that were taken out included.
+    total_weight : sum of all degrees.
     """
 
     atoms: NDArray[Any]
@@ -49,26 +54,20 @@ class GroupEdges:
     couplings: sp.csr_array
     loops: Floats
     sample_weight: Floats
+    n_atoms: int = field(init=False)
+    atom_degrees: Floats = field(init=False)
+    total_weight: float = field(init=False)
 
-    @property
-    def n_atoms(self) -> int:
-        return len(self.loops)
-
-    @cached_property
-    def atom_degrees(self) -> Floats:
-        """Degree per unit of sample weight, the loops that were taken out included."""
-        return np.asarray(self.couplings @ self.masses)
+    def __post_init__(self) -> None:
+        degrees = np.asarray(self.couplings @ self.masses)
+        total = float(self.masses @ (degrees - self.loops))
+        self.__dict__.update(n_atoms=len(self.loops), atom_degrees=degrees, total_weight=total)
 
     def scaled(self, factor: float) -> GroupEdges:
         return replace(self, couplings=factor * self.couplings, loops=factor * self.loops)
 
     def degrees(self) -> Floats:
         return self.on_samples(self.atom_degrees - self.loops)
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of all degrees."""
-        return float(self.masses @ (self.atom_degrees - self.loops))
 
     def on_samples(self, values: Floats, samples: Ints | slice = EVERY) -> Floats:
         """Values of the atoms times sample weights, sample by sample; 0 for samples without edges."""

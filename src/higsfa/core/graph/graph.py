@@ -8,7 +8,7 @@ together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -122,14 +122,21 @@ class TrainingGraph:
     parts : tuple of Part
     sample_weight : (N,) array
         Weights of the samples in the plain (unweighted) moments.
+
+    Attributes
+    ----------
+    n_samples : N.
+    total_edge_weight : R of the paper: every edge counted in both directions.
     """
 
     parts: tuple[Part, ...]
     sample_weight: Floats
+    n_samples: int = field(init=False)
+    total_edge_weight: float = field(init=False)
 
-    @property
-    def n_samples(self) -> int:
-        return len(self.sample_weight)
+    def __post_init__(self) -> None:
+        total = sum(part.edges.total_weight for part in self.parts)
+        self.__dict__.update(n_samples=len(self.sample_weight), total_edge_weight=total)
 
     @cached_property
     def vertex_weights(self) -> Floats:
@@ -149,11 +156,6 @@ class TrainingGraph:
     def total_vertex_weight(self) -> float:
         """Q of the paper."""
         return float(self.vertex_weights.sum())
-
-    @property
-    def total_edge_weight(self) -> float:
-        """R of the paper: every edge counted in both directions."""
-        return sum(part.edges.total_weight for part in self.parts)
 
     @property
     def n_edges(self) -> int:

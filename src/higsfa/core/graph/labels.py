@@ -39,8 +39,8 @@ def label_names(y: Any) -> list[Any]:
     return list(range(shape[1])) if len(shape) == 2 else [0]
 
 
-def pick_label(y: Any, name: Any) -> NDArray[Any]:
-    """One label as a 1-D array; with name None the only one there is."""
+def pick_label(y: Any, name: Any, n_samples: int | None = None) -> NDArray[Any]:
+    """One label as a 1-D array, of `n_samples` values if given; with name None the only label there is."""
     column = _column(y, name)
     dtype = getattr(column, "dtype", None)
     extension = dtype is not None and not isinstance(dtype, np.dtype)  # of pandas
@@ -48,6 +48,8 @@ def pick_label(y: Any, name: Any) -> NDArray[Any]:
     if column.ndim != 1:
         shown = label_names(y)[0] if name is None else name
         raise ValueError(f"label {shown!r} must have one value per sample, got an array of shape {column.shape}")
+    if n_samples is not None and len(column) != n_samples:
+        raise ValueError(f"y: inconsistent numbers of samples: the label has {len(column)} values for {n_samples}")
     return column
 
 

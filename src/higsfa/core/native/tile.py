@@ -3,9 +3,10 @@
 The routines go through a tile a few samples at a time, so that nothing leaves the cache between reading and
 multiplying, and the interpreter lock is released. They know the usual case: built-in expansions, samples in groups,
 arrays in the ordinary order of memory. numpy does the rest, and everything where nothing was compiled. Each routine has
-one numpy reference that says what it computes: ``Accumulator._add_with_numpy`` and ``Node._encode_with_numpy``.
+one numpy reference that says what it computes: ``NodeSums._add_with_numpy`` and ``Node._encode_with_numpy``.
 
-What is handed over is checked here, once: compiled code does not look at sizes and types.
+What is handed over is checked here, once: compiled code does not look at sizes and types. Raw input of a node is handed
+over where it lies, as rows or samples of an array (:class:`Rows`, :class:`Samples`); numpy reads it the same way.
 """
 
 from __future__ import annotations
@@ -13,24 +14,118 @@ from __future__ import annotations
 import ctypes
 from ctypes import byref, c_int64, c_void_p
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from higsfa.core.native import library
-from higsfa.core.native.library import Program
-from higsfa.core.node.raw import Raw, Samples, check_indices, chunk_columns, empty_rows
 from higsfa.core.sums.tile import Tile
 
+if TYPE_CHECKING:
+    from higsfa.core.node.frontend import Frontend
+
 Array = NDArray[Any]
+Ints = NDArray[np.intp]
 DType = np.dtype[Any]
 
+CHUNK_BYTES = 640 * 1024
+"""What is expanded at once stays in the second-level cache until it has been multiplied."""
+MIN_CHUNK, MAX_CHUNK = 128, 2048
+"""Samples that are expanded at once; the compiled routines have no space for more."""
+PADDING = 64
+"""Bytes between rows: rows that begin a power of two apart push each other out of the cache."""
 ROWS, BYTES, SAMPLES = range(3)
 """Kinds of sources; the numbers are those of ``kernels.c``."""
 MAX_VARIABLES = 2**15
 """BLAS counts the elements of a matrix in 32 bits."""
+
+
+# --- raw input ---
+
+
+@cache
+def chunk_columns(n_rows: int, itemsize: int) -> int:
+    """Samples that are expanded at once, given the number of variables; fixed, as the bits of sums depend on it."""
+    fitting = CHUNK_BYTES // max(1, n_rows * itemsize)
+    return int(np.clip(1 << max(fitting.bit_length() - 1, 0), MIN_CHUNK, MAX_CHUNK))
+
+
+def empty_rows(n_rows: int, n: int, dtype: DTypeLike) -> NDArray[Any]:
+    """A feature-major array with arbitrary content and some space between its rows."""
+    return np.empty((n_rows, n + PADDING // np.dtype(dtype).itemsize), dtype)[:, :n]
+
+
+class Raw:
+    """Raw input of a node, where it lies: some rows (all if None) of an array."""
+
+    by_samples: ClassVar[bool]
+    """Whether the rows of the array are samples; else they are variables."""
+
+    def __init__(self, source: Array, which: Ints | None = None) -> None:
+        if which is not None and which.size and which.view(np.uintp).max() >= len(source):
+            # Negative indices are large as unsigned numbers.
+            raise IndexError(f"rows {which.min()} to {which.max()} were asked for, but there are {len(source)}")
+        n = len(source) if which is None else len(which)
+        self.source, self.which, self.dtype = source, which, source.dtype
+        self.shape = (int(source.shape[1]), n) if self.by_samples else (n, int(source.shape[1]))
+
+    def columns(self, a: int, b: int) -> Raw:
+        """The samples a .. b."""
+        raise NotImplementedError
+
+    def array(self) -> Array:
+        """The values, (variables, samples). Read only: they may be those of the source."""
+        raise NotImplementedError
+
+
+class Rows(Raw):
+    """Rows are variables, columns are samples."""
+
+    by_samples = False
+
+    def columns(self, a: int, b: int) -> Rows:
+        return Rows(self.source[:, a:b], self.which)
+
+    def array(self) -> Array:
+        return _read_only(self.source if self.which is None else self.source[self.which])
+
+
+class Samples(Raw):
+    """Rows are samples."""
+
+    by_samples = True
+
+    def columns(self, a: int, b: int) -> Samples:
+        return Samples(self.source[a:b]) if self.which is None else Samples(self.source, self.which[a:b])
+
+    def array(self) -> Array:
+        which, n = self.which, self.shape[1]
+        if which is None:
+            return _read_only(self.source.T)
+        if n and which[-1] - which[0] == n - 1 and (n < 3 or np.all(np.diff(which) == 1)):
+            return _read_only(np.asarray(self.source[which[0] : which[-1] + 1]).T)
+        some = np.empty((n, self.source.shape[1]), self.dtype)
+        np.take(self.source, which, axis=0, out=some, mode="clip")  # other modes copy once more
+        return _read_only(some.T)
+
+
+def as_raw(X: Raw | Array) -> Raw:
+    """Raw input from an array (variables, samples), in either order of memory."""
+    if isinstance(X, Raw):
+        return X
+    return Samples(X.T) if X.strides[0] == X.itemsize and X.strides[1] != X.itemsize else Rows(X)
+
+
+def _read_only(A: Array) -> Array:
+    view = A.view()
+    view.flags.writeable = False
+    return view
+
+
+# --- compiled routines ---
 
 
 class _Front(ctypes.Structure):
@@ -56,26 +151,27 @@ class Front:
     arrays: tuple[Any, ...]  # what the record points to
 
     @classmethod
-    def of(
-        cls,
-        dtype: DType,
-        n_raw: int,
-        n_inputs: int,
-        n_variables: int,
-        program: Program | None,
-        *,
-        projection: Array | None = None,
-        center: Array | None = None,
-        limits: tuple[Array, Array] | None = None,
-        shift: Array | None = None,
-    ) -> Front | None:
-        """None if there are no compiled routines. All arrays have this dtype; no program for z = x."""
-        blas = library.blas_addresses(dtype)
-        if not library.routines or blas is None or n_variables > MAX_VARIABLES:
+    def of(cls, frontend: Frontend, dtype: DType, shift: NDArray[np.float64] | None = None) -> Front | None:
+        """The way from raw input to variables t - shift; None if the routines do not know it.
+
+        Without a shift, the way to features: clipped, and without the inputs that the expansion does not contain.
+        """
+        blas, for_sums = library.blas_addresses(dtype), shift is not None
+        n_raw, n_inputs = frontend.n_raw, frontend.n_inputs
+        n_variables = frontend.n_variables if for_sums else frontend.n_expanded
+        programs = None if frontend.is_identity else frontend.layout.programs
+        unknown = programs is None and not frontend.is_identity
+        if not library.routines or blas is None or n_variables > MAX_VARIABLES or unknown:
             return None
-        low, high = (None, None) if limits is None else limits
-        given = [(projection, n_inputs * n_raw), (center, n_inputs), (low, n_inputs), (high, n_inputs)]
+        low, high = (None, None) if for_sums or frontend.low is None else ("low", "high")
+        given = [
+            (None if frontend.projection is None else frontend.projection.cast("matrix", dtype), n_inputs * n_raw),
+            (None if frontend.offset is None else frontend.cast("offset", dtype), n_inputs),
+            *((None if name is None else frontend.cast(name, dtype), n_inputs) for name in (low, high)),
+        ]
+        program = None if programs is None else programs[for_sums]
         steps = (None,) * 5 if program is None else (*program[:4], program.exponent.astype(dtype))
+        shift = shift.astype(dtype) if shift is not None and shift.any() else None
         record = _Front(
             n_raw,
             n_inputs,
@@ -93,8 +189,7 @@ class Front:
 
         What lies in memory in a way that they cannot read is copied, so the layout of data changes no bit.
         """
-        by_samples = isinstance(raw, Samples)
-        if by_samples:
+        if raw.by_samples:
             kind = SAMPLES if raw.dtype == self.dtype else None
         else:
             kind = {self.dtype: ROWS, np.dtype(np.uint8): BYTES}.get(raw.dtype)
@@ -105,12 +200,11 @@ class Front:
                 f"raw input must have {self.record.n_raw} variables and {n} samples or more, got shape {raw.shape}"
             )
         array, which = raw.source, raw.which
-        if which is not None:
-            check_indices(which, len(array))
         in_rows = array.flags.aligned and (array.strides[1] == array.itemsize or array.shape[1] < 2)
         if not in_rows or array.strides[0] % array.itemsize:
-            array = np.array(raw.array().T if by_samples else raw.array(), order="C")
-            which = np.arange(len(array)) if by_samples else None
+            array, which = np.array(raw.array().T if raw.by_samples else raw.array(), order="C"), None
+        if which is None and raw.by_samples:
+            which = np.arange(len(array))
         if which is not None:
             which = np.ascontiguousarray(which)
         found = _Source(

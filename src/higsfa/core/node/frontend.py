@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.expansion.expansion import Expansion, Layout
-from higsfa.core.native.tile import Front
-from higsfa.core.node.raw import Raw, as_raw, empty_rows
+from higsfa.core.native.tile import Raw, empty_rows
 
 Floats = NDArray[np.float64]
 
@@ -52,10 +50,6 @@ class Projection(Record):
             np.copyto(X, given, casting="unsafe")
         np.matmul(self.cast("matrix", out.dtype), X, out=out)
 
-    @cached_property
-    def projected_mean(self) -> Floats:
-        return np.asarray(self.matrix @ self.mean)
-
 
 @dataclass(frozen=True, eq=False)
 class Frontend(Record):
@@ -74,6 +68,7 @@ class Frontend(Record):
     projection : principal components before the node, or None.
     n_raw, n_expanded, n_variables : number of raw inputs, I' and T.
     is_identity : whether t is the centred input itself.
+    offset : what is subtracted after the projection; None for nothing.
     """
 
     expansion: Expansion
@@ -88,29 +83,27 @@ class Frontend(Record):
     n_expanded: int = field(init=False)
     n_variables: int = field(init=False)
     is_identity: bool = field(init=False)
+    offset: Floats | None = field(init=False)
 
     def __post_init__(self) -> None:
         layout = self.expansion.layout(self.n_inputs // self.children, self.children)
-        projection = self.projection
+        projection, offset = self.projection, self.center
+        if projection is not None:
+            offset = offset + projection.matrix @ projection.mean
         made = {
             "layout": layout,
             "n_raw": self.n_inputs if projection is None else int(projection.matrix.shape[1]),
             "n_expanded": layout.size,
             "n_variables": layout.size + len(layout.missing),
             "is_identity": layout.is_identity,
+            "offset": offset if offset.any() else None,
         }
         self.__dict__.update(made)
 
-    @cached_property
-    def offset(self) -> Floats | None:
-        """What is subtracted after the projection; None for nothing."""
-        offset = self.center if self.projection is None else self.center + self.projection.projected_mean
-        return offset if offset.any() else None
-
     def inputs(
         self,
-        raw: Raw | NDArray[Any],
-        dtype: np.dtype[Any] | None = None,
+        raw: Raw,
+        dtype: np.dtype[Any],
         *,
         clip: bool,
         out: NDArray[Any] | None = None,
@@ -119,8 +112,6 @@ class Frontend(Record):
 
         Written to `out`. Without it, a new array, or one to be read only where nothing has to be done to raw input.
         """
-        raw = as_raw(raw)
-        dtype = raw.dtype if dtype is None else dtype
         if raw.shape[0] != self.n_raw:
             raise ValueError(f"raw input must have {self.n_raw} variables, got shape {raw.shape}")
         clip = clip and self.low is not None
@@ -148,27 +139,3 @@ class Frontend(Record):
         if self.n_variables > self.n_expanded:
             T[self.n_expanded :] = X[self.layout.missing]
         return T
-
-    def front(self, dtype: np.dtype[Any], *, shift: Floats | None = None) -> Front | None:
-        """The way from raw input to variables t - shift, for compiled routines; None if they do not know it.
-
-        Without a shift, the way to features: clipped, and without the inputs that the expansion does not contain.
-        """
-        for_sums = shift is not None
-        programs = None if self.is_identity else self.layout.programs
-        if programs is None and not self.is_identity:
-            return None
-        limits = None
-        if self.low is not None and not for_sums:
-            limits = self.cast("low", dtype), self.cast("high", dtype)
-        return Front.of(
-            dtype,
-            self.n_raw,
-            self.n_inputs,
-            self.n_variables if for_sums else self.n_expanded,
-            None if programs is None else programs[for_sums],
-            projection=None if self.projection is None else self.projection.cast("matrix", dtype),
-            center=None if self.offset is None else self.cast("offset", dtype),
-            limits=limits,
-            shift=shift.astype(dtype) if shift is not None and shift.any() else None,
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.expansion.expansion import parse_expansion
-from higsfa.core.native.tile import Encoder, encode_tile
+from higsfa.core.native.tile import Encoder, Front, Raw, as_raw, chunk_columns, empty_rows, encode_tile
 from higsfa.core.node.frontend import Frontend, Record
-from higsfa.core.node.raw import Raw, as_raw, chunk_columns, empty_rows
 
 Floats = NDArray[np.float64]
 
@@ -35,6 +34,7 @@ class Node(Record):
         were computed.
     rank : rank of the covariance of the expanded input.
     output_mean : mean of y over the training data (plain weights).
+    n_slow, n_components : J and D.
     """
 
     frontend: Frontend
@@ -48,16 +48,11 @@ class Node(Record):
     delta_values: Floats
     rank: int
     output_mean: Floats
+    n_slow: int = field(init=False)
+    n_components: int = field(init=False)
 
-    @property
-    def n_slow(self) -> int:
-        """J."""
-        return len(self.slow)
-
-    @property
-    def n_components(self) -> int:
-        """D."""
-        return len(self.slow) + len(self.rest_inputs)
+    def __post_init__(self) -> None:
+        self.__dict__.update(n_slow=len(self.slow), n_components=len(self.slow) + len(self.rest_inputs))
 
     @cached_property
     def fits_single(self) -> bool:
@@ -85,7 +80,7 @@ class Node(Record):
         """What compiled routines need to know, made once."""
         made: dict[Any, Encoder | None] = self.__dict__.setdefault("_encoders", {})
         if dtype not in made:
-            front = self._needed.front(dtype)
+            front = Front.of(self._needed, dtype)
             arrays = self.slow, -self.slow_offset, np.hstack([self.rest_inputs, self.rest_slow]), -self.rest_offset
             contiguous = (np.ascontiguousarray(array, dtype) for array in arrays)
             made[dtype] = None if front is None else Encoder.of(front, *contiguous)

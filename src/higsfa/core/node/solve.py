@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from higsfa.core.linalg import Pencil, fix_signs, mirror, principal_axes, rank_tolerance, standard_deviations
+from higsfa.core.linalg import RANK_CUT, Pencil, fix_signs, principal_axes, whole
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.sums.covariances import Covariances
@@ -73,9 +73,10 @@ def slow_features(
     (see :func:`_measured`) the limit is left aside: Delta values do not ascend then.
     """
     C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
-    scale = standard_deviations(C, cov.noise[:n_expanded])
+    variance = np.diag(C)
+    scale = np.sqrt(np.where(variance > cov.noise[:n_expanded], variance, 0.0))
     tie = 1e-9 if cov.precision < 1e-10 else 1e-6
-    pencil = Pencil(C_dot, C, scale, rank_tolerance(cov.precision), shrinkage)
+    pencil = Pencil(C_dot, C, scale, cov.precision**RANK_CUT, shrinkage)
     most = max(n_features, n_deltas) if shrinkage else n_features
     deltas, B = pencil.pairs(most + 1)
     n = min(most, int(np.searchsorted(deltas, np.inf if shrinkage else limit)))
@@ -86,7 +87,7 @@ def slow_features(
     B, deltas = untangle(B, deltas, scale, tie, n)
     B = B[:, :n]
     if shrinkage:
-        B, deltas = _measured(B, _whole(C), _whole(C_dot))
+        B, deltas = _measured(B, whole(C), whole(C_dot))
     B = B[:, :n_features]
     return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0)[:n_deltas], pencil.rank)
 
@@ -147,10 +148,6 @@ class _Regression:
 def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: NodeOptions) -> Node:
     """Solve a node. `cov` and `shift` are those of its variables t (see :class:`Frontend`)."""
     n = frontend.n_expanded
-    sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
-    sigma = _whole(sigma)
-    constant = np.diag(sigma) <= cov.noise  # up to rounding: no component shall describe these
-    sigma[constant], sigma[:, constant] = 0.0, 0.0
     most = n if options.n_components is None else options.n_components
     wanted, limit = most, np.inf
     if options.preserve and options.n_slow is not None:
@@ -159,28 +156,24 @@ def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: Nod
         limit = options.delta_threshold
     slow = slow_features(cov, n, options.shrinkage, n if options.all_deltas else wanted, wanted, limit)
     J = n_slow_features(slow.delta_values, n, options)
-    fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, options)
+    sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
+    sigma = whole(sigma)
+    constant = np.diag(sigma) <= cov.noise  # up to rounding: no component shall describe these
+    sigma[constant], sigma[:, constant] = 0.0, 0.0
+    fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, cov.precision, options)
     if slow.B.shape[1] < min(slow.rank, most) and J + len(fit.variances) < (options.n_components or 0):
         # The residual has too few components: more slow features are needed than were computed.
         slow = slow_features(cov, n, options.shrinkage, n if options.all_deltas else most, most)
-        fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, options)
+        fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, cov.precision, options)
     return _assemble(cov, frontend, shift, slow, fit, J, mu, options)
 
 
-def _whole(C: Floats) -> Floats:
-    """Both triangles of a symmetric matrix."""
-    C = C.copy()
-    mirror(C)
-    return C
-
-
 def _regress(
-    sigma: Floats, B_all: Floats, inputs: NDArray[np.intp], J: int, options: NodeOptions
+    sigma: Floats, B_all: Floats, inputs: NDArray[np.intp], J: int, precision: float, options: NodeOptions
 ) -> tuple[_Regression, int]:
     """Regression and residual components; J grows where the residual has too few of them."""
     n = len(B_all)
     X = sigma[np.ix_(inputs, inputs)]
-    floor = 1e-12 * max(float(np.trace(X)), 0.0) if len(X) else 0.0
     no_axes = np.zeros(0), np.zeros((len(inputs), 0))
     while True:
         B = B_all[:, :J]
@@ -189,7 +182,10 @@ def _regress(
         M = to_inputs @ np.linalg.pinv(B.T @ to_all[:n], rcond=1e-12, hermitian=True)
         wants_rest = options.preserve and not (options.n_slow is None and options.delta_threshold >= 4.0)
         rest = len(inputs) if options.n_components is None else max(options.n_components - J, 0)
-        variances, axes = principal_axes(X - M @ to_inputs.T, floor, rest) if wants_rest else no_axes
+        explained = M @ to_inputs.T
+        # What is left of an explained variance is rounding below some eps of it, and no component.
+        floor = max(0.0, 1e-12 * float(np.trace(X)), 64 * precision * float(np.trace(explained)))
+        variances, axes = principal_axes(X - explained, floor, rest) if wants_rest else no_axes
         missing = 0 if options.n_components is None else rest - len(variances)
         if missing <= 0 or B_all.shape[1] <= J or not options.preserve:
             return _Regression(M, variances, axes), J

@@ -77,12 +77,11 @@ class NodeStack:
             mix[p, own, own], mix[p, rest, own] = np.eye(node.n_slow), node.rest_slow
             direct[p, rest], offset[p, rest, 0] = node.rest_inputs, node.rest_offset
         fronts = [node.frontend for node in nodes]
-        shift = [front.center for front in fronts]
+        shift = [np.zeros(I) if front.offset is None else front.offset for front in fronts]
         projection = None
         if first.projection is not None:
             found = [front.projection for front in fronts if front.projection is not None]
             projection = np.array([each.matrix for each in found], np.float64)
-            shift = [center + each.projected_mean for center, each in zip(shift, found, strict=True)]
         return cls(
             first.expansion,
             first.children,

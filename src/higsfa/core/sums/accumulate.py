@@ -1,4 +1,4 @@
-"""From tiles to sums: the compiled routine where it can, and numpy, its reference, elsewhere."""
+"""From tiles to the sums of a node: the compiled routine where it can, and numpy, its reference, elsewhere."""
 
 from __future__ import annotations
 
@@ -8,69 +8,86 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.native.tile import Front, sum_tile
+from higsfa.core.native.tile import Front, Raw, chunk_columns, empty_rows, sum_tile
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.node.raw import Raw, chunk_columns, empty_rows
-from higsfa.core.sums.sums import Sums
-from higsfa.core.sums.tile import LocalMatrix, LocalPairs, LocalRuns, Part, Tile
+from higsfa.core.sums.sums import Sums, Tree, zero
+from higsfa.core.sums.tile import LocalMatrix, LocalPairs, LocalRuns, Part, Plan, Tile
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
+PILOT = 512
+"""Samples that the shift is estimated from."""
 FEW_SEGMENTS = 16
 """Up to this number, BLAS adds up one segment after the other faster than numpy adds up all of them."""
 
 
-class Accumulator:
-    """Adds the tiles of a block to the sums of a node.
+class NodeSums:
+    """Gathers the sums of one node, tile by tile; block sums are merged in a fixed tree.
 
-    Products are added up in the precision of the data within a block, in float64 beyond it. See :class:`Part` for the
+    Within a block, products are added up in the precision of the data, beyond it in float64. See :class:`Part` for the
     way they are weighted.
 
     Parameters
     ----------
-    frontend, shift : from raw input to variables relative to the shift.
-    front : the same for compiled routines; None to leave everything to numpy.
-    sums : where the block is added.
+    frontend : from raw input to variables.
+    plan : blocks and tiles.
     dtype : of the products.
+    first : raw input of the first samples, PILOT at most, from which the shift is taken: the same for any batches.
+    shift : given instead of `first` where it is known.
 
     Attributes
     ----------
-    product : P, (T, T).
-    channels : S, (K, T, T).
-    low, high : range of the inputs.
+    tree : sums of the blocks so far.
+    sums : of the present block, None before its first tile.
+    product, channels : P (T, T) and S (K, T, T) of :class:`Part`, in the present block.
+    low, high : range of the inputs in the present block.
     """
 
     def __init__(
-        self, frontend: Frontend, shift: Floats, front: Front | None, sums: Sums, dtype: np.dtype[Any]
+        self, frontend: Frontend, plan: Plan, dtype: np.dtype[Any], *, first: Raw | None = None, shift: Any = None
     ) -> None:
-        self.frontend, self.shift, self.front, self.sums, self.dtype = frontend, shift, front, sums, dtype
-        self.product: NDArray[Any] = np.zeros(sums.second.shape[1:], dtype)
-        # Double precision needs no sums of its own.
-        self.channels = sums.second if dtype == np.float64 else np.zeros(sums.second.shape, dtype)
-        self.low, self.high = np.full(len(sums.low), np.inf, dtype), np.full(len(sums.low), -np.inf, dtype)
+        if first is not None:
+            shift = pilot_shift(frontend.variables(frontend.inputs(first, dtype, clip=False)))
+        self.frontend, self.plan, self.dtype, self.shift = frontend, plan, dtype, shift
+        self.tree = Tree()
+        self.sums: Sums | None = None
+        self.product: NDArray[Any] = np.zeros(0)
+        self.channels, self.low, self.high = self.product, self.product, self.product
+        self._front = Front.of(frontend, dtype, shift)
         self._weights: Floats | None = None  # of the last part that was added to the product
 
     def add(self, raw: Raw, tile: Tile) -> None:
-        """Expand the raw input of a tile, a few samples at a time, and add it."""
+        """Add a tile, given the raw input of the node."""
+        if self.sums is None:
+            self.sums = zero(self.frontend.n_inputs, self.frontend.n_variables, self.plan)
+            second, n_inputs = self.sums.second, len(self.sums.low)
+            self.product = np.zeros(second.shape[1:], self.dtype)
+            # Double precision needs no sums of its own.
+            self.channels = second if self.dtype == np.float64 else np.zeros(second.shape, self.dtype)
+            self.low, self.high = np.full(n_inputs, np.inf, self.dtype), np.full(n_inputs, -np.inf, self.dtype)
+            self._weights = None
         limits = None if self.frontend.expansion.is_linear else (self.low, self.high)
-        segments = sum_tile(self.front, raw, tile, self.product, self.channels, limits)
+        segments = sum_tile(self._front, raw, tile, self.product, self.channels, limits)
         if segments is None:
-            segments = self._add_with_numpy(raw, tile)
+            segments = self._add_with_numpy(raw, tile, self.sums)
         self.sums.weights += tile.selector @ tile.lengths
         self.sums.first += tile.selector @ segments.T
         constant = [part.weights for part in tile.parts if part.weights.ndim == 1]
         self._weights = constant[-1] if constant else self._weights
 
-    def close(self) -> Sums:
-        """The sums, complete."""
+    def end_block(self, block: int) -> None:
+        """All tiles of a block have been added."""
+        sums, self.sums = self.sums, None
+        if sums is None:
+            return
         if self._weights is not None:
             self._add_product_to_channels(self._weights)
-        if self.channels is not self.sums.second:
-            self.sums.second += self.channels
-        np.minimum(self.sums.low, self.low, out=self.sums.low)
-        np.maximum(self.sums.high, self.high, out=self.sums.high)
-        return self.sums
+        if self.channels is not sums.second:
+            sums.second += self.channels
+        np.minimum(sums.low, self.low, out=sums.low)
+        np.maximum(sums.high, self.high, out=sums.high)
+        self.tree.add(block, sums)
 
     def _add_product_to_channels(self, factors: Floats) -> None:
         for channel, factor in zip(self.channels, factors.tolist(), strict=True):
@@ -79,7 +96,7 @@ class Accumulator:
 
     # ---------------------------------------------------------------------------------------------- the reference
 
-    def _add_with_numpy(self, raw: Raw, tile: Tile) -> Floats:
+    def _add_with_numpy(self, raw: Raw, tile: Tile, sums: Sums) -> Floats:
         """Add second moments, edges and range of a tile; returns the sums over its segments, (T, segments)."""
         segments = np.zeros((self.frontend.n_variables, len(tile.starts)))
         step = chunk_columns(self.frontend.n_variables, self.dtype.itemsize)
@@ -93,7 +110,7 @@ class Accumulator:
                     self._add_chunk(core[:, a : a + step], start + a, tile, segments)
                 for pair in pairs:  # the samples are still in the cache
                     pair.add(a, a + step)
-            self._add_edges(Z, tile, pairs)
+            _add_edges(sums, Z, tile, pairs)
         return segments
 
     def _variables(self, raw: Raw, start: int, tile: Tile) -> NDArray[Any]:
@@ -149,16 +166,33 @@ class Accumulator:
             self.product[...] = 0
         self.product += some @ some.T
 
-    def _add_edges(self, Z: NDArray[Any], tile: Tile, pairs: list[_PairSum]) -> None:
-        """Add edges within the tile, which is all in Z."""
-        for pair in pairs:
-            assert self.sums.edges is not None
-            self.sums.edges += pair.total()
-            self.sums.edge_weight += pair.weight
-        for edges in tile.edges:
-            if not isinstance(edges, LocalPairs):
-                assert self.sums.edges is not None
-                self.sums.edges += _cross_sum(Z, tile.n_core, edges)
+
+def pilot_shift(T: NDArray[Any]) -> Floats:
+    """A shift for the variables (T, n) whose mean is large against their spread, 0 for the others.
+
+    Subtracting it keeps the variance from drowning in the square of the mean. Exact for constant variables.
+    """
+    if T.shape[1] == 0:
+        return np.zeros(len(T))
+    T = T[:, :PILOT]
+    mean = T.mean(axis=1, dtype=np.float64)
+    spread = T.std(axis=1, dtype=np.float64)
+    low, high = T.min(axis=1), T.max(axis=1)
+    mean = np.where(low == high, low, mean)
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(mean) & (np.abs(mean) > 4 * spread), mean, 0.0)
+
+
+def _add_edges(sums: Sums, Z: NDArray[Any], tile: Tile, pairs: list[_PairSum]) -> None:
+    """Add edges within the tile, which is all in Z."""
+    for pair in pairs:
+        assert sums.edges is not None
+        sums.edges += pair.total()
+        sums.edge_weight += pair.weight
+    for edges in tile.edges:
+        if not isinstance(edges, LocalPairs):
+            assert sums.edges is not None
+            sums.edges += _cross_sum(Z, tile.n_core, edges)
 
 
 def _add_segments(Z: NDArray[Any], starts: Ints, sums: Floats) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.linalg import lower_blocks, mirror
 from higsfa.core.sums.sums import Sums
 from higsfa.core.sums.tile import Weighting
 
@@ -16,13 +15,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Covariances:
-    r"""What a node is solved from.
+    r"""What a node is solved from. Of matrices only the lower triangles count.
 
     Attributes
     ----------
-    mean, C : weighted mean :math:`\bar z`, relative to the shift, and weighted covariance, with vertex weights; of this
-        only the lower triangle counts.
-    C_dot : edge covariance :math:`\dot C`, likewise.
+    mean, C : weighted mean :math:`\bar z`, relative to the shift, and weighted covariance, with vertex weights.
+    C_dot : edge covariance :math:`\dot C`.
     plain_mean, plain : mean and covariance with sample weights.
     noise : (T,) variances below this are rounding.
     precision : machine epsilon of the products.
@@ -55,34 +53,19 @@ def _group_factors(sums: Sums, weighting: Weighting) -> tuple[Floats, Floats]:
 
 def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: float) -> Covariances:
     """Turn sums of z - shift into covariances."""
-    K, T, R = sums.n_channels, sums.first.shape[1], weighting.edge_weight
+    K, R = sums.n_channels, weighting.edge_weight
     totals = weighting.mix @ sums.weights[:K]
     first = weighting.mix @ sums.first[:K]
     mean, plain_mean = first[0] / totals[0], first[2] / totals[2]
     vertex, edge, plain_mix = weighting.mix / np.array([[totals[0]], [R / 2.0], [totals[2]]])
     S, coupled = _group_factors(sums, weighting)
     coupled *= 2.0 / R
-    C, C_dot, plain = (np.zeros((T, T)) for _ in range(3))
-    for rows, columns in lower_blocks(T):
-        second = sums.second[:, rows, columns]
-        np.subtract(_mixed(vertex, second), np.outer(mean[rows], mean[columns]), out=C[rows, columns])
-        np.subtract(_mixed(edge, second), S[:, rows].T @ coupled[:, columns], out=C_dot[rows, columns])
-        np.subtract(
-            _mixed(plain_mix, second), np.outer(plain_mean[rows], plain_mean[columns]), out=plain[rows, columns]
-        )
-        if sums.edges is not None:
-            C_dot[rows, columns] += sums.edges[rows, columns] / R
-    mirror(plain)
+    C = np.tensordot(vertex, sums.second, axes=1) - np.outer(mean, mean)
+    C_dot = np.tensordot(edge, sums.second, axes=1) - S.T @ coupled
+    if sums.edges is not None:
+        C_dot += sums.edges / R
+    plain = np.tensordot(plain_mix, sums.second, axes=1) - np.outer(plain_mean, plain_mean)
     # A column like 1e6 + rounding is constant; so is one whose variance drowns in the subtraction of the mean.
     squares = plain_mix @ np.einsum("kii->ki", sums.second)
     noise = (8 * precision * np.abs(shift)) ** 2 + 64 * precision * np.abs(squares)
     return Covariances(mean, C, C_dot, plain_mean, plain, noise, precision)
-
-
-def _mixed(factors: Floats, channels: Floats) -> Floats:
-    """The sum of the channels, each times its factor."""
-    used = np.flatnonzero(factors)
-    total = channels[used[0]] * factors[used[0]] if len(used) else np.zeros(channels.shape[1:])
-    for k in used[1:]:
-        total += channels[k] * factors[k]
-    return np.asarray(total)

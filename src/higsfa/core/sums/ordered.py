@@ -1,8 +1,8 @@
-"""The layout of graphs with edges along an order: samples in that order, tiles with halos."""
+"""Plans of graphs with edges along an order: samples in that order, tiles with halos."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,9 @@ from higsfa.core.sums.tile import (
     LocalPairs,
     LocalRuns,
     PartMaker,
+    Plan,
     Tile,
+    Weighting,
     find_segments,
     make_selector,
     reduce_weightings,
@@ -29,22 +31,24 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 
-@dataclass(frozen=True, eq=False)
-class OrderedLayout:
+Members = list[tuple[ChainEdges | SparseEdges, bool]]
+"""Edges, and whether differences are summed."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OrderedPlan(Plan):
     """Samples in the order of the edges, tiles with halos; weights sample by sample."""
 
     order: Ints | None  # order of the main track, None is row order
     n_samples: int
     channels: Floats  # (K, N)
-    mix: Floats
     atom_rows: Ints  # (P, N)
     sample_weight: Floats
-    n_atoms: int
     local: tuple[tuple[ChainEdges | SparseEdges, bool], ...]  # edges and whether to sum differences
     block: int
 
     @classmethod
-    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], block: int) -> OrderedLayout:
+    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], block: int) -> OrderedPlan:
         w = graph.sample_weight
         e = np.zeros(graph.n_samples)
         for edges in groups:
@@ -60,15 +64,19 @@ class OrderedLayout:
         channels, mix = reduce_weightings(np.stack([graph.vertex_weights, e, w]))
         offsets = np.cumsum([0] + [edges.n_atoms for edges in groups])
         atoms = np.array([edges.atoms for edges in groups], dtype=np.intp).reshape(len(groups), graph.n_samples)
-        orders = [_order_of(edges) for edges, _ in local]
+        order = _whole(_order_of(local[0][0]), graph.n_samples)
+        lengths = (length for _, _, length in _tracks(order, graph.n_samples, local))
         return cls(
-            order=_whole(orders[0], graph.n_samples) if orders else None,
+            weighting=Weighting(mix, tuple(edges.couplings for edges in groups), graph.total_edge_weight),
+            n_channels=len(channels),
+            n_atoms=int(offsets[-1]),
+            n_blocks=sum(-(-length // block) for length in lengths),
+            has_edges=True,
+            order=order,
             n_samples=graph.n_samples,
             channels=channels,
-            mix=mix,
             atom_rows=np.where(atoms >= 0, atoms + offsets[:-1, None], -1),
             sample_weight=w,
-            n_atoms=int(offsets[-1]),
             local=tuple(local),
             block=block,
         )
@@ -79,24 +87,8 @@ class OrderedLayout:
         return self.n_atoms == 0 and bool(np.all(self.channels == self.channels[:, :1]))
 
     @cached_property
-    def tracks(self) -> list[tuple[Ints | None, list[tuple[ChainEdges | SparseEdges, bool]], int]]:
-        """Orders in which the samples are read: order, the edges along it, number of positions."""
-        found: list[tuple[Ints | None, list[tuple[ChainEdges | SparseEdges, bool]], int]] = [
-            (self.order, [], self.n_samples)
-        ]
-        for item in self.local:
-            order = _order_of(item[0])
-            for known, members, _ in found:
-                if _extends(known, order):
-                    members.append(item)
-                    break
-            else:
-                found.append((order, [item], self.n_samples if order is None else len(order)))
-        return found
-
-    @property
-    def n_blocks(self) -> int:
-        return sum(-(-length // self.block) for _, _, length in self.tracks)
+    def tracks(self) -> list[tuple[Ints | None, Members, int]]:
+        return _tracks(self.order, self.n_samples, self.local)
 
     def tiles(self, block: int, rows: int) -> Iterator[Tile]:
         for number, (order, members, length) in enumerate(self.tracks):
@@ -118,19 +110,44 @@ class OrderedLayout:
         core = rows[: hi - lo]
         if make_part is None:
             nothing = np.zeros((len(self.channels) + self.n_atoms, 0))
-            return Tile(rows, hi - lo, (), np.zeros(0, dtype=np.intp), np.zeros(0), nothing, local)
+            none = np.zeros(hi - lo, dtype=bool)  # they are counted in the first track
+            return Tile(rows, hi - lo, (), np.zeros(0, dtype=np.intp), np.zeros(0), nothing, local, counted=none)
         if self._uniform:
             weights = self.channels[:, 0]
             starts, lengths = np.zeros(1, dtype=np.intp), np.array([float(hi - lo)])
             part = make_part(0, hi - lo, weights)
             return Tile(rows, hi - lo, (part,), starts, lengths, weights[:, None].copy(), local)
         weights, atoms = self.channels[:, core], self.atom_rows[:, core]
+        counted = np.asarray(weights.any(axis=0))
         change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
         starts, lengths = find_segments(change, len(core))
         selector = make_selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], self.n_atoms)
         constant = np.all(weights == weights[:, :1])
         part = make_part(0, hi - lo, weights[:, 0] if constant else weights)
-        return Tile(rows, hi - lo, (part,), starts, lengths.astype(np.float64), selector, local)
+        return Tile(
+            rows,
+            hi - lo,
+            (part,),
+            starts,
+            lengths.astype(np.float64),
+            selector,
+            local,
+            counted=None if counted.all() else counted,
+        )
+
+
+def _tracks(order: Ints | None, n_samples: int, local: Iterable[Any]) -> list[tuple[Ints | None, Members, int]]:
+    """Orders in which the samples are read: order, the edges along it, number of positions."""
+    found: list[tuple[Ints | None, Members, int]] = [(order, [], n_samples)]
+    for item in local:
+        own = _order_of(item[0])
+        for known, members, _ in found:
+            if _extends(known, own):
+                members.append(item)
+                break
+        else:
+            found.append((own, [item], n_samples if own is None else len(own)))
+    return found
 
 
 def _order_of(edges: ChainEdges | SparseEdges) -> Ints | None:

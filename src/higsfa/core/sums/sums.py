@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.core.sums.tile import Plan
+
 Floats = NDArray[np.float64]
 
 
@@ -41,25 +43,20 @@ class Sums:
     high: Floats
     edge_weight: float = 0.0
 
-    def is_finite(self) -> bool:
-        """Whether all samples were finite, and their squares not too large to be added up."""
-        squares = [np.einsum("kii->ki", self.second), *([] if self.edges is None else [np.diag(self.edges)])]
-        return all(bool(np.all(np.isfinite(part))) for part in squares)
-
     def copy(self) -> Sums:
         """A copy that shares no array."""
         return copy.deepcopy(self)
 
 
-def zero(n_inputs: int, n_variables: int, n_channels: int, n_atoms: int, *, has_edges: bool) -> Sums:
-    """Empty sums for this number of inputs, variables, channels and atoms."""
-    K, T = n_channels, n_variables
+def zero(n_inputs: int, n_variables: int, plan: Plan) -> Sums:
+    """Empty sums for this number of inputs and variables, with the channels, atoms and edges of a plan."""
+    K, T = plan.n_channels, n_variables
     return Sums(
         n_channels=K,
-        weights=np.zeros(K + n_atoms),
-        first=np.zeros((K + n_atoms, T)),
+        weights=np.zeros(K + plan.n_atoms),
+        first=np.zeros((K + plan.n_atoms, T)),
         second=np.zeros((K, T, T)),
-        edges=np.zeros((T, T)) if has_edges else None,
+        edges=np.zeros((T, T)) if plan.has_edges else None,
         low=np.full(n_inputs, np.inf),
         high=np.full(n_inputs, -np.inf),
     )

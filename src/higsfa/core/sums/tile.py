@@ -1,14 +1,24 @@
-"""Tiles: some samples, and what the sums need to know about them; weights of samples as few channels."""
+"""Tiles, and how the samples of a graph made of groups are cut into them.
+
+Training needs the second moments of the same samples under a few weightings: vertex weights v, weights e of the edge
+covariance, and plain sample weights w. Samples with equal weights form a cell. A tile holds samples cell by cell, so
+that the product z z^T of each is computed once and weighted afterwards.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from higsfa.core.graph.edges import GroupEdges
+from higsfa.core.graph.graph import TrainingGraph
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -17,6 +27,8 @@ MAX_LEVELS = 32
 """With more distinct sample weights than this, cells would be too small to be of use."""
 MAX_TABLE = 2**20
 """Longest table of combinations of labels; beyond it, those that occur are found by sorting."""
+MIN_CELL = 64
+"""Cells with fewer samples in a block share tiles, and pay for one product per weighting; fewer where that is dear."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,17 +186,17 @@ class Part:
     anew: bool = False
 
 
+@dataclass(eq=False)
 class PartMaker:
-    """Makes the parts of a block, one after the other."""
+    """Makes the parts of a block, one after the other; remembers the weights of the last one."""
 
-    def __init__(self) -> None:
-        self._weights: Floats | None = None
+    weights: Floats | None = None
 
     def __call__(self, begin: int, end: int, weights: Floats) -> Part:
-        old = self._weights
+        old = self.weights
         if weights.ndim == 2:
             return Part(begin, end, weights)
-        self._weights = weights
+        self.weights = weights
         if old is None or np.array_equal(weights, old):
             return Part(begin, end, weights, None, anew=old is None)
         fewer = np.count_nonzero(weights != old) < np.count_nonzero(old)
@@ -206,6 +218,7 @@ class Tile:
     selector : (K + A, runs) matrix that turns sums over runs into weighted sums and group sums.
     edges : edges within the tile, from its core.
     sample_weight : weights of the core samples, which those of the parts are multiplied by; None if all are 1.
+    counted : which core samples have a weight; None for all of them.
     """
 
     rows: Ints
@@ -216,18 +229,7 @@ class Tile:
     selector: Any
     edges: tuple[LocalEdges, ...] = ()
     sample_weight: Floats | None = None
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.rows)
-
-    @cached_property
-    def counted(self) -> NDArray[np.bool_] | None:
-        """Which core samples have a weight; None for all of them."""
-        seen = np.zeros(self.n_core, dtype=bool)
-        for part in self.parts:
-            seen[part.begin : part.end] = part.weights.any(axis=0)
-        return None if seen.all() else seen
+    counted: NDArray[np.bool_] | None = None
 
 
 def find_segments(change: NDArray[np.bool_], n: int) -> tuple[Ints, Ints]:
@@ -248,3 +250,108 @@ def make_selector(weights: Floats, atoms: Ints, w: Floats, n_atoms: int) -> Any:
         return S
     groups = sp.csr_array((values, (rows, run)), shape=(n_atoms, runs))
     return sp.csr_array(sp.vstack([sp.csr_array(weights), groups]))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan(ABC):
+    """The blocks and tiles of a graph. Build with :func:`higsfa.core.sums.plan.make_plan`.
+
+    Attributes
+    ----------
+    weighting : how the K channels that are gathered become vertex, edge and plain weights.
+    n_channels, n_atoms : K, and the rows of group sums.
+    n_blocks : number of blocks.
+    has_edges : whether there are edges along an order or written out one by one.
+    """
+
+    weighting: Weighting
+    n_channels: int
+    n_atoms: int
+    n_blocks: int
+    has_edges: bool = False
+
+    @abstractmethod
+    def tiles(self, block: int, rows: int) -> Iterator[Tile]:
+        """Tiles of one block, of at most `rows` core samples each."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CellPlan(Plan):
+    """Row order, sorted by weights within each block; for graphs made of groups only."""
+
+    fine: NDArray[Any]  # (N,) combination of weights and atoms; those of equal weights are neighbours
+    cell: Ints  # (F,) which combinations have equal weights
+    channels: Floats  # (K, F)
+    atom_rows: Ints  # (P, F) row of the group sums for each part, -1 for none
+    sample_weight: Floats  # (F,)
+    block: int
+    varying: Floats | None = None  # (N,) weights of samples that multiply those of their cells; None if all are 1
+
+    @classmethod
+    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], block: int) -> CellPlan:
+        codes, sizes = [edges.atoms for edges in groups], [edges.n_atoms + 1 for edges in groups]
+        levels, values, varying = sample_levels(graph.sample_weight)
+        if levels is not None:
+            codes, sizes = [*codes, levels - 1], [*sizes, len(values)]
+        joint, number, table = combine_codes(codes, sizes)
+        atoms = table[: len(groups)]
+        w = np.full(table.shape[1], values[0]) if levels is None else values[table[-1] + 1]
+        v, e = np.zeros(len(w)), np.zeros(len(w))
+        for part, edges, own in zip(graph.parts, groups, atoms, strict=True):
+            v += w * np.append(part.rates, 0.0)[own]
+            e += w * np.append(edges.atom_degrees, 0.0)[own]
+        channels, mix = reduce_weightings(np.stack([v, e, w]))
+        order = np.lexsort((*atoms[::-1], *-channels))  # large weights first, see Part
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        channels, atoms = channels[:, order], atoms[:, order]
+        change = np.any(channels[:, 1:] != channels[:, :-1], axis=0)
+        offsets = np.cumsum([0] + [edges.n_atoms for edges in groups])
+        return cls(
+            weighting=Weighting(mix, tuple(edges.couplings for edges in groups), graph.total_edge_weight),
+            n_channels=len(channels),
+            n_atoms=int(offsets[-1]),
+            n_blocks=-(-graph.n_samples // block),
+            fine=rank.astype(np.uint16 if len(order) < 2**16 else np.intp)[number].take(joint),
+            cell=np.concatenate([[0], np.cumsum(change)]),
+            channels=channels,
+            atom_rows=np.where(atoms >= 0, atoms + offsets[:-1, None], -1),
+            sample_weight=w[order],
+            block=block,
+            varying=varying,
+        )
+
+    def tiles(self, block: int, rows: int) -> Iterator[Tile]:
+        lo = block * self.block
+        fine = self.fine[lo : lo + self.block]
+        order = np.argsort(fine, kind="stable")
+        if self.varying is not None:
+            order = order[self.varying[lo + order] > 0]
+        fine = fine[order]
+        order += lo
+        if len(fine) == 0:
+            return
+        starts, sizes = find_segments(np.diff(self.cell[fine]) != 0, len(fine))
+        least = MIN_CELL // max(1, len(self.channels) // 2)
+        used = self.channels[:, fine[starts]].any(axis=0)  # weight 0 everywhere is as if absent
+        large = used & (sizes >= least)
+        places = np.concatenate([np.flatnonzero(np.repeat(which, sizes)) for which in (large, used & ~large)])
+        borders = np.append(np.cumsum(sizes[large]), len(places))
+        make_part = PartMaker()
+        for start in range(0, len(places), rows):
+            some = places[start : start + rows]
+            yield self._tile(order[some], fine[some], borders - start, int(large.sum()), make_part)
+
+    def _tile(self, rows: Ints, fine: Ints, borders: Ints, n_large: int, make_part: PartMaker) -> Tile:
+        """A tile of cells that end at `borders`, counted from its start; the last one holds all small cells."""
+        starts, lengths = find_segments(fine[1:] != fine[:-1], len(fine))
+        weights = None if self.varying is None else self.varying[rows]
+        totals = lengths.astype(np.float64) if weights is None else np.add.reduceat(weights, starts)
+        own = fine[starts]
+        selector = make_selector(self.channels[:, own], self.atom_rows[:, own], self.sample_weight[own], self.n_atoms)
+        ends = np.clip(borders, 0, len(rows))
+        parts = []
+        for number, (a, b) in enumerate(pairwise([0, *ends.tolist()])):
+            if b > a:
+                parts.append(make_part(a, b, self.channels[:, fine[a] if number < n_large else fine[a:b]]))
+        return Tile(rows, len(rows), tuple(parts), starts, totals, selector, sample_weight=weights)

@@ -1,6 +1,17 @@
 """Sources of samples: one small interface over arrays, files, zarr, dask and images, and what is derived from them."""
 
-from higsfa.training.sources.arrays import Array, MappedFile, as_source
+from higsfa.training.sources.arrays import Array, MappedFile, as_source, is_chunked
 from higsfa.training.sources.base import Derived, Rows, Samples, Source, blocks, evenly_spread
 
-__all__ = ["Array", "Derived", "MappedFile", "Rows", "Samples", "Source", "as_source", "blocks", "evenly_spread"]
+__all__ = [
+    "Array",
+    "Derived",
+    "MappedFile",
+    "Rows",
+    "Samples",
+    "Source",
+    "as_source",
+    "blocks",
+    "evenly_spread",
+    "is_chunked",
+]

@@ -23,7 +23,6 @@ from higsfa.training.sources.base import (
     Samples,
     Shape,
     Source,
-    check_array,
     distinct,
     file_identity,
     is_consecutive,
@@ -104,17 +103,19 @@ SPAN_BYTES = 2**26
 """Most bytes of neighbouring zarr chunks that are read in one go."""
 
 
+def is_chunked(X: Any) -> bool:
+    """Whether X is a zarr array or a dask array."""
+    return type(X).__module__.partition(".")[0] in ("zarr", "dask") and hasattr(X, "chunks")
+
+
 def as_source(X: Any) -> Source:
     """Make a source from a source, a numpy array or memmap, a zarr array or a dask array."""
     if isinstance(X, Source):
         return X
     if isinstance(X, np.ndarray):
         return array(X)
-    package = type(X).__module__.partition(".")[0]
-    if package == "zarr" and hasattr(X, "chunks"):
-        return zarr(X)
-    if package == "dask" and hasattr(X, "chunks"):
-        return dask(X)
+    if is_chunked(X):
+        return dask(X) if hasattr(X, "dask") else zarr(X)
     hint = "; use sources.npy, sources.zarr or sources.images for a path" if isinstance(X, str | os.PathLike) else ""
     raise TypeError(
         f"samples come from a numpy array, a zarr array, a dask array or a source, not from {type(X).__name__}{hint}"
@@ -130,22 +131,22 @@ def array(X: ArrayLike) -> Source:
         raise TypeError("X is a masked array, and masks would be ignored: fill it first")
     X = X if isinstance(X, np.memmap) else np.asarray(X)
     check_array(X.shape, X.dtype, "X")
-    return (mapped(X) if isinstance(X, np.memmap) else None) or Array(np.asarray(X))
+    return (mapped(X) if isinstance(X, np.memmap) else None) or Array(X.shape[1:], X.dtype, np.asarray(X))
 
 
-class _HasArray(Source):
+def check_array(shape: Shape, dtype: np.dtype[Any], name: str) -> None:
+    """Refuse arrays that cannot hold samples."""
+    if dtype.kind not in "fiub":
+        raise TypeError(f"{name}: samples must be numbers, got dtype {dtype}")
+    if len(shape) < 2:
+        raise ValueError(f"{name}: an array of samples has at least two dimensions, got shape {shape}")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrayLikeSource(Described):
     """A source whose samples are the rows of `X`, which is like an array."""
 
     X: Any
-
-    @property
-    def shape(self) -> Shape:
-        return tuple(self.X.shape[1:])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = np.dtype(self.X.dtype)
-        return dtype
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -155,15 +156,14 @@ class _HasArray(Source):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Array(_HasArray):
+class Array(ArrayLikeSource):
     """An array in memory."""
 
     n_probes: ClassVar[int] = 64
-    X: Samples
 
     def _take(self, rows: Rows) -> Samples:
         if is_consecutive(rows):
-            view = self.X[rows[0] : rows[-1] + 1].view()
+            view: Samples = self.X[rows[0] : rows[-1] + 1].view()
             view.setflags(write=False)
             return view
         return np.take(self.X, rows, axis=0)
@@ -176,31 +176,24 @@ def zarr(store: Any) -> Source:
     ----------
     store : zarr.Array, or path or URL of one
     """
+    path = None
     if isinstance(store, str | os.PathLike):
+        import zarr
+
         text = os.fspath(store)
-        source = ZarrArray(text if "://" in text else os.path.abspath(text))
-    else:
-        source = ZarrArray(None, store)
-    if not all(hasattr(source.X, name) for name in ("chunks", "shape", "dtype")):
-        raise TypeError(f"store must be a zarr array or a path to one, got {type(source.X).__name__}")
-    check_array(source.X.shape, source.X.dtype, "store")
-    return source
+        path = text if "://" in text else os.path.abspath(text)
+        store = zarr.open_array(path, mode="r")
+    if not all(hasattr(store, name) for name in ("chunks", "shape", "dtype")):
+        raise TypeError(f"store must be a zarr array or a path to one, got {type(store).__name__}")
+    check_array(store.shape, store.dtype, "store")
+    return ZarrArray(tuple(store.shape[1:]), np.dtype(store.dtype), store, path)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ZarrArray(_HasArray):
+class ZarrArray(ArrayLikeSource):
     """An array that is stored in chunks. Each chunk that is needed is read once, in ascending order."""
 
     path: str | None
-    given: Any = None
-
-    @cached_property
-    def X(self) -> Any:
-        if self.path is None:
-            return self.given
-        import zarr
-
-        return zarr.open_array(self.path, mode="r")
 
     def _take(self, rows: Rows) -> Samples:
         wanted, back = distinct(rows)
@@ -224,7 +217,7 @@ class ZarrArray(_HasArray):
         yield begin, len(wanted)
 
     def _identity(self) -> Iterable[object]:
-        return (self.path if self.path is not None else str(getattr(self.given, "store", "")), self.X.chunks)
+        return (self.path if self.path is not None else str(getattr(self.X, "store", "")), self.X.chunks)
 
 
 def dask(X: Any, *, scheduler: str | None = None) -> Source:
@@ -241,14 +234,13 @@ def dask(X: Any, *, scheduler: str | None = None) -> Source:
     check_array(X.shape, X.dtype, "X")
     if np.any(np.isnan(X.shape)):
         raise ValueError(f"X: its shape {X.shape} is not known; call X.compute_chunk_sizes() first")
-    return DaskArray(X, scheduler)
+    return DaskArray(tuple(X.shape[1:]), np.dtype(X.dtype), X, scheduler)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DaskArray(_HasArray):
+class DaskArray(ArrayLikeSource):
     """An array that dask computes."""
 
-    X: Any
     scheduler: str | None = None
 
     def _take(self, rows: Rows) -> Samples:

@@ -34,15 +34,9 @@ class Source(ABC):
 
     n_probes: ClassVar[int] = 4
     """Number of samples that the fingerprint reads."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> Shape:
-        """Shape of one sample."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> np.dtype[Any]: ...
+    shape: Shape
+    """Shape of one sample."""
+    dtype: np.dtype[Any]
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -130,16 +124,8 @@ class Source(ABC):
 class Described(Source):
     """A source that stores the shape and dtype of its samples."""
 
-    sample_shape: Shape
-    sample_dtype: np.dtype[Any]
-
-    @property
-    def shape(self) -> Shape:
-        return self.sample_shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.sample_dtype
+    shape: Shape
+    dtype: np.dtype[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -148,13 +134,9 @@ class Derived(Source):
 
     parent: Source
 
-    @property
-    def shape(self) -> Shape:
-        return self.parent.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.parent.dtype
+    def __post_init__(self) -> None:
+        for name in ("shape", "dtype"):
+            self.__dict__.setdefault(name, getattr(self.parent, name))
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -213,14 +195,6 @@ def distinct(rows: Rows) -> tuple[Rows, Rows | slice]:
 
 def is_consecutive(rows: Rows) -> bool:
     return bool(rows[-1] - rows[0] == len(rows) - 1 and np.all(np.diff(rows) == 1))
-
-
-def check_array(shape: Shape, dtype: np.dtype[Any], name: str) -> None:
-    """Refuse arrays that cannot hold samples."""
-    if dtype.kind not in "fiub":
-        raise TypeError(f"{name}: samples must be numbers, got dtype {dtype}")
-    if len(shape) < 2:
-        raise ValueError(f"{name}: an array of samples has at least two dimensions, got shape {shape}")
 
 
 def file_identity(path: str | os.PathLike[str]) -> tuple[str, int, int]:

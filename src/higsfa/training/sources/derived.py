@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from higsfa.io import read_regular, replacing, write_atomically
-from higsfa.training.sources.arrays import as_source, npy
+from higsfa.training.sources.arrays import as_source, check_array, npy
 from higsfa.training.sources.base import (
     Derived,
     Described,
@@ -21,7 +21,6 @@ from higsfa.training.sources.base import (
     Samples,
     Source,
     blocks,
-    check_array,
     describe,
     distinct,
 )
