@@ -7,6 +7,7 @@ it is solved, and its features are computed for the layer above.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from higsfa.core.sums.plan import make_plan
 from higsfa.core.sums.tile import Tile
 from higsfa.training.budget import NETWORK_TILE
 from higsfa.training.gather import gather
-from higsfa.training.layer import LayerPlan, Solve, statistics_of
+from higsfa.training.layer import LayerPlan, statistics_of
 from higsfa.training.network import NETWORK_BLOCK
 from higsfa.training.statistics import GraphStatistics
 from higsfa.training.stores import Schedule, field_of
@@ -69,7 +70,7 @@ def node_tasks(plan: LayerPlan, samples: Samples, *, pixels: bool = False) -> di
         projection = Projection(rotation[: plan.n_inputs], np.full(plan.n_raw, 128.0))
     frontend = plan.frontend(0.1 * rng.standard_normal(plan.n_inputs), projection)
     shift = np.zeros(frontend.n_variables)
-    solve = Solve(plan)
+    solve = partial(GraphStatistics.solve, options=plan.options, clip_range=plan.clip_range)
 
     def fields(tiles: Any, blocks: Any) -> Any:
         for tile, block in zip(tiles, blocks, strict=True):

@@ -9,8 +9,9 @@ from higsfa import HGSFA, HSFA, HiGSFA, HiSFA, Layer
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.fields import Fields
 from higsfa.estimators import network as _network
-from higsfa.estimators.display import LEGEND, html_table, progress, text_table
+from higsfa.estimators.display import LEGEND, html_table, text_table
 from higsfa.estimators.layer import design_pyramid
+from higsfa.estimators.network import progress
 from higsfa.graphs import SerialGraph
 from higsfa.training.budget import Workload, make_budget
 

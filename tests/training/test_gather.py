@@ -12,8 +12,8 @@ from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums import accumulate
 from higsfa.core.sums.accumulate import pilot_shift
-from higsfa.core.sums.covariances import covariances
 from higsfa.core.sums.plan import make_plan
+from higsfa.core.sums.sums import covariances
 from higsfa.graphs import ClusteredGraph, EdgeGraph, SequenceGraph, SerialGraph, WindowGraph
 from higsfa.training import gather as passes
 from higsfa.training.gather import (

@@ -131,7 +131,7 @@ class Layer(BaseEstimator):
         expansion = as_expansion(self.expansion)
         plan = LayerPlan(fields, width, expansion, self.pca, bool(self.shared), clip_range, options)
         try:
-            expansion.size(plan.n_inputs // plan.children, plan.children)
+            plan.frontend_size  # noqa: B018  an expansion that does not fit is an error here
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         return plan

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
@@ -12,24 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from higsfa.core.fields import receptive_fields
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK
-from higsfa.estimators.display import html_table, progress, text_table
+from higsfa.estimators.display import html_table, text_table
 from higsfa.estimators.layer import Layer, design_pyramid
 from higsfa.estimators.validation import (
+    Extractor,
     batches,
     check_data,
     check_out,
     dask_transform,
+    explained,
     feature_names,
     is_dask,
     product_dtype,
-    report_not_finite,
     unchanged_on_error,
     working_dtype,
 )
@@ -75,11 +76,10 @@ class FittedLayer:
         return f"<layer of {grid} nodes: {sizes}, mean Delta_1 {slowest:.3f}>"
 
 
-class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Network(Extractor):
     """What all hierarchical networks share."""
 
     _preserve = True
-    _needs_labels = False
     layers: Any
 
     _parameter_constraints: dict[str, Any] = {
@@ -165,22 +165,22 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             -(-n_samples // BLOCK),
             self._n_jobs(),
         )
-        return make_budget(work, self._memory_limit(), disk=free_bytes(spill_folder(self.spill)))
+        return make_budget(work, parse_memory(self.memory_limit), disk=free_bytes(spill_folder(self.spill)))
 
     # ------------------------------------------------------------------ fitting
 
     def _fit(self, X: Any, make_graph: Any, checkpoint: Any = None) -> Any:
         with unchanged_on_error(self), np.errstate(all="ignore"):
             source = check_data(self, X, reset=True, min_samples=2, allow_nd=True)
-            shape = self._input_shape_of(source.shape)
+            n, shape = len(source), self._input_shape_of(source.shape)
             plans = self._planned(shape)
-            graph: TrainingGraph = make_graph(len(source))
-            if graph.n_samples != len(source):
-                raise ValueError(f"graph is for {graph.n_samples} samples but X has {len(source)}")
+            graph: TrainingGraph = make_graph(n)
+            if graph.n_samples != n:
+                raise ValueError(f"graph is for {graph.n_samples} samples but X has {n}")
             dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=precision) for plan in plans]
-            saved = self._checkpoint(checkpoint, source, graph, plans, dtype)
-            with progress(self.verbose, plans) as on_layer, _explained(self, source):
+            saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)
+            with explained(self, source), progress(self.verbose, plans) as on_layer:
                 trained = train_network(
                     plans,
                     source.take,
@@ -188,7 +188,7 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                     source.dtype,
                     dtype,
                     n_jobs=self._n_jobs(),
-                    limit=self._memory_limit(),
+                    limit=parse_memory(self.memory_limit),
                     on_layer=on_layer,
                     engine=self.engine,
                     spill=self.spill,
@@ -208,11 +208,9 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _checkpoint(
         self, folder: Any, source: Source, graph: TrainingGraph, plans: list[LayerPlan], dtype: np.dtype[Any]
-    ) -> Checkpoint | None:
+    ) -> Checkpoint:
         from higsfa import __version__
 
-        if folder is None:
-            return None
         saved = Checkpoint(Path(folder), fit_key(source.fingerprint(), graph, plans, dtype, __version__))
         saved.open()
         return saved
@@ -236,9 +234,6 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         # More threads than cores cost memory and gain nothing; eight are allowed everywhere, for trying out.
         return min(n_jobs, max(8, cores)) if n_jobs > 0 else max(1, cores + 1 + n_jobs)
-
-    def _memory_limit(self) -> int:
-        return parse_memory(self.memory_limit)
 
     # ------------------------------------------------------------------ using
 
@@ -312,10 +307,6 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             names += feature_names(prefix, n_slow, plan.n_components)
         return np.asarray(names, dtype=object)
 
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
     # ------------------------------------------------------------------ parameters of layers
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -385,20 +376,48 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         rows = self._rows()
         return super()._repr_html_() if rows is None else html_table(self._title(), rows)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.target_tags.required = self._needs_labels
-        return tags
-
 
 @contextmanager
-def _explained(network: Network, X: Source) -> Iterator[None]:
-    """Sums that are not finite come from data that are not, or that are too large."""
-    try:
-        yield
-    except FloatingPointError:
-        report_not_finite(network, X)
+def progress(verbose: int, plans: list[LayerPlan]) -> Iterator[Callable[[int, int], Callable[[int], None]]]:
+    """Yields a function that announces a layer and its number of steps, and returns one that counts steps."""
+    if not verbose:
+        yield lambda layer, steps: lambda done: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    work = [_cost(plan) for plan in plans]
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    lock = threading.Lock()
+    with Progress(*columns, refresh_per_second=4) as bar:
+        whole = bar.add_task("network", total=sum(work))
+
+        def on_layer(layer: int, steps: int) -> Callable[[int], None]:
+            plan = plans[layer]
+            shape = "x".join(map(str, plan.fields.shape))
+            bar.update(
+                whole, description=f"layer {layer + 1} of {len(plans)} ({shape} nodes)", completed=sum(work[:layer])
+            )
+            share = work[layer] / max(1, steps)
+
+            def on_node(done: int) -> None:
+                with lock:
+                    bar.advance(whole, share * done)
+
+            return on_node
+
+        yield on_layer
+        bar.update(whole, completed=sum(work), description=f"{len(plans)} layers")
+
+
+def _cost(plan: LayerPlan) -> float:
+    return float(plan.fields.n_nodes) * plan.frontend_size**2
 
 
 def _by(sizes: Any) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -18,11 +17,13 @@ from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums.tile import tile_rows
 from higsfa.estimators.validation import (
+    Extractor,
     batches,
     check_data,
     check_left_out,
     check_out,
     dask_transform,
+    explained,
     feature_names,
     is_dask,
     product_dtype,
@@ -34,11 +35,10 @@ from higsfa.training.sources import Source
 from higsfa.training.statistics import Origin, Statistics
 
 
-class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class NodeEstimator(Extractor):
     """A single node: shared parameters, `transform`, `inverse_transform`, `fit_from_statistics`."""
 
     _preserve = False
-    _needs_labels = False
 
     _parameter_constraints: dict[str, Any] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -105,8 +105,8 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
         """Solve and set the fitted attributes."""
         options = self._options()
-        if X is not None and not statistics.is_finite():
-            report_not_finite(self, X)
+        with explained(self, X):
+            node = statistics.solve(options, clip_range=bool(self.clip_range))
         n_vanished = statistics.n_vanished()
         if n_vanished:
             warnings.warn(
@@ -115,7 +115,6 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 UserWarning,
                 stacklevel=3,
             )
-        node = statistics.solve(options, clip_range=bool(self.clip_range))
         asked = self.n_components
         if asked is not None and node.n_components < asked:
             warnings.warn(
@@ -218,13 +217,3 @@ class NodeEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         check_is_fitted(self, "_node")
         names = feature_names(type(self).__name__.lower(), self.n_slow_, self.n_components_)
         return np.asarray(names, dtype=object)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.n_components_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.target_tags.required = self._needs_labels
-        return tags

@@ -1,4 +1,4 @@
-"""Checks that all estimators share."""
+"""What all estimators share: a base class, and checks of what users pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import validate_data
 
@@ -18,6 +18,22 @@ from higsfa.training.sources import Array, MappedFile, Source, as_source, is_chu
 
 LAZY_PILOT = 64
 """Samples that are looked at beforehand where reading them takes work."""
+
+
+class Extractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A scikit-learn transformer that makes `n_components_` features."""
+
+    _needs_labels = False
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.target_tags.required = self._needs_labels
+        return tags
 
 
 @contextmanager
@@ -121,6 +137,17 @@ def batches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
     for lo in range(0, len(source), rows):
         hi = min(lo + rows, len(source))
         yield slice(lo, hi), source.take(np.arange(lo, hi))
+
+
+@contextmanager
+def explained(estimator: BaseEstimator, X: Source | None) -> Iterator[None]:
+    """Sums that are not finite come from data that are not, or that are too large."""
+    try:
+        yield
+    except FloatingPointError:
+        if X is None:
+            raise ValueError("statistics are not finite: the data were not, or their products overflowed") from None
+        report_not_finite(estimator, X)
 
 
 def report_not_finite(estimator: BaseEstimator, X: Source) -> None:

@@ -161,7 +161,7 @@ def _reduce(job: Job, sums: list[Sums], lo: int, shifts: list[Floats], reduce: R
         for p, own in enumerate(sums, lo):
             node = job.start(p, shift=shifts[p])
             node.tree.add(0, own)
-            results.append(reduce(p, statistics_of(node, job.plan.precision(job.dtype))))
+            results.append(reduce(statistics_of(node, job.plan.precision(job.dtype))))
     return results
 
 

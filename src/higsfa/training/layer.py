@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from higsfa.core.expansion.expansion import Expansion, parse_expansion
 from higsfa.core.fields import Fields
 from higsfa.core.linalg import principal_axes
+from higsfa.core.native.tile import Raw
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
@@ -28,8 +30,8 @@ from higsfa.training.statistics import GraphStatistics, Origin, add_fields
 from higsfa.training.stores import Block, Features, Schedule, Store, field_of
 
 Floats = NDArray[np.float64]
-Reduce = Callable[[int, GraphStatistics], Any]
-"""What becomes of the statistics of a node: called with its index and its statistics."""
+Reduce = Callable[[GraphStatistics], Any]
+"""What becomes of the statistics of a node."""
 NETWORK = Origin.of("network")
 
 
@@ -78,10 +80,11 @@ class LayerPlan:
         """Relative precision of sums whose products are of this type."""
         return max(float(np.finfo(dtype).eps), self.rounding)
 
-    @property
+    @cached_property
     def frontend_size(self) -> int:
         """Variables that the sums of a node are over."""
-        return self.frontend(np.zeros(self.n_inputs)).n_variables
+        layout = self.expansion.layout(self.n_inputs // self.children, self.children)
+        return layout.size + len(layout.missing)
 
     def frontend(self, center: Floats, projection: Projection | None = None) -> Frontend:
         return Frontend(self.expansion, self.children, self.n_inputs, center, projection=projection)
@@ -142,41 +145,9 @@ class TrainedLayer:
         if self.plan.shared:
             return None
         means = np.zeros((self.plan.fields.n_nodes, self.plan.n_components))
-        for p in range(len(means)):
-            node = self.node(p)
-            means[p, : node.n_components] = node.output_mean
+        for row, node in zip(means, self.nodes, strict=True):
+            row[: node.n_components] = node.output_mean
         return means
-
-
-# ---------------------------------------------------------------------------------------------- what statistics become
-
-
-@dataclass(frozen=True, eq=False)
-class Solve:
-    """Statistics to trained nodes."""
-
-    plan: LayerPlan
-
-    def __call__(self, p: int, statistics: GraphStatistics) -> Node:
-        _check_finite(statistics)
-        return statistics.solve(self.plan.options, clip_range=self.plan.clip_range)
-
-
-def moments(p: int, statistics: GraphStatistics) -> tuple[Floats, Floats]:
-    """Mean and covariance of the raw input."""
-    _check_finite(statistics)
-    return statistics.moments()
-
-
-def without_groups(p: int, statistics: GraphStatistics) -> GraphStatistics:
-    """Statistics that can be added to those of other fields."""
-    return statistics.without_groups()
-
-
-def _check_finite(statistics: GraphStatistics) -> None:
-    """Raise if data were not finite, or so large that their products are not."""
-    if not statistics.is_finite():
-        raise FloatingPointError("sums are not finite")
 
 
 def statistics_of(sums: NodeSums, precision: float) -> GraphStatistics:
@@ -258,7 +229,7 @@ class ThreadGathering:
 
         def work(p: int) -> None:
             if results[p] is None:
-                sums = self._start(p, frontends, below.field(0, index[p]))
+                sums = self._start(p, frontends, partial(below.field, 0, index[p]))
                 gather([sums], self._blocks(lambda t: lambda _: below.field(t, index[p])))
                 self._conclude(p, sums, reduce, results)
             self.use(p, results[p])
@@ -268,7 +239,7 @@ class ThreadGathering:
 
     def _tile_by_tile(self, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any], nodes: range) -> None:
         index, saved, first = plan.fields.index, self.saved, self.below.tile(0)
-        sums: list[Any] = [self._start(p, frontends, field_of(first, index[p])) for p in nodes]
+        sums: list[Any] = [self._start(p, frontends, partial(field_of, first, index[p])) for p in nodes]
         begin = 0 if saved is None else saved.resume(nodes.start, sums)
         n_skipped = sum(len(tiles) for tiles in self.schedule.blocks[:begin])
         self.on_node(len(nodes) * n_skipped)
@@ -293,11 +264,10 @@ class ThreadGathering:
 
         self.run(conclude, len(nodes))
 
-    def _start(self, p: int, frontends: tuple[Frontend, ...], raw: Any) -> NodeSums:
+    def _start(self, p: int, frontends: tuple[Frontend, ...], raw: Callable[[], Raw]) -> NodeSums:
         """Empty sums of node p, with a shift from its raw input in the first tile."""
-        return NodeSums(
-            frontends[p if len(frontends) > 1 else 0], self.schedule.plan, self.dtype, first=raw.columns(0, PILOT)
-        )
+        first, frontend = raw().columns(0, PILOT), frontends[p if len(frontends) > 1 else 0]
+        return NodeSums(frontend, self.schedule.plan, self.dtype, first=first)
 
     def _blocks(
         self, fields: Callable[[int], Callable[[int], Any]], begin: int = 0
@@ -310,7 +280,7 @@ class ThreadGathering:
             t += len(tiles)
 
     def _conclude(self, p: int, sums: NodeSums, reduce: Reduce, results: list[Any]) -> None:
-        results[p] = reduce(p, statistics_of(sums, self.plan.precision(self.dtype)))
+        results[p] = reduce(statistics_of(sums, self.plan.precision(self.dtype)))
         if self.saved is not None:
             self.saved.add(p, results[p])
 
@@ -328,9 +298,11 @@ def train_nodes(gathering: Gathering, means: Floats | None) -> TrainedLayer:
     """
     plan = gathering.plan
     frontends = make_frontends(gathering, means)
+    solve = partial(GraphStatistics.solve, options=plan.options, clip_range=plan.clip_range)
     if plan.shared:
-        return TrainedLayer(plan, (Solve(plan)(0, add_fields(gathering(plan, frontends, without_groups))),))
-    return TrainedLayer(plan, tuple(gathering(plan, frontends, Solve(plan))))
+        parts = gathering(plan, frontends, GraphStatistics.without_groups)
+        return TrainedLayer(plan, (solve(add_fields(parts)),))
+    return TrainedLayer(plan, tuple(gathering(plan, frontends, solve)))
 
 
 def train_layer(gathering: ThreadGathering, means: Floats | None, store: Store | None) -> tuple[TrainedLayer, Features]:
@@ -370,7 +342,7 @@ def make_frontends(gathering: Gathering, means: Floats | None) -> tuple[Frontend
     if plan.pca is None and plan.expansion.is_linear:
         return (plan.frontend(np.zeros(plan.n_inputs)),)
     raw = replace(plan, expansion=parse_expansion("identity"), pca=None)
-    found = gathering(raw, (raw.frontend(np.zeros(raw.n_inputs)),), moments)
+    found = gathering(raw, (raw.frontend(np.zeros(raw.n_inputs)),), GraphStatistics.moments)
     if plan.shared:
         mean = np.mean([m for m, _ in found], axis=0)
         found = [(mean, np.mean([C + np.outer(m - mean, m - mean) for m, C in found], axis=0))]

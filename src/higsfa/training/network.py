@@ -19,11 +19,10 @@ from higsfa.training.layer import LayerPlan, ThreadGathering, TrainedLayer, comp
 from higsfa.training.runner import threads
 from higsfa.training.stores import (
     Features,
-    FileStore,
-    MemoryStore,
     Schedule,
     Store,
     free_bytes,
+    make_store,
     raw_features,
     spill_folder,
 )
@@ -61,7 +60,8 @@ def train_network(
     spill : folder for features that do not fit in memory, None to choose one, False for none.
     checkpoint : where to leave what is finished, and to go on from.
     """
-    n_pixels = int(np.prod(plans[0].fields.grid)) * plans[0].width
+    width = plans[0].width
+    n_pixels = int(np.prod(plans[0].fields.grid)) * width
     plan = make_plan(graph, NETWORK_BLOCK)
     schedule = Schedule.of(plan, tile_size(plans, n_pixels, dtype.itemsize))
     if engine == "dask":
@@ -70,32 +70,25 @@ def train_network(
                 plans, read, schedule, dtype, cluster, limit=limit, on_layer=on_layer, checkpoint=checkpoint
             )
     folder = spill_folder(spill)
-    sizes = (plan.n_channels, plan.n_atoms, plan.n_blocks, n_jobs)
-    work = Workload(tuple(plans), sum(schedule.samples), n_pixels, input_dtype.itemsize, dtype.itemsize, *sizes)
+    samples, sizes = schedule.samples, (plan.n_channels, plan.n_atoms, plan.n_blocks, n_jobs)
+    work = Workload(tuple(plans), sum(samples), n_pixels, input_dtype.itemsize, dtype.itemsize, *sizes)
     budget = make_budget(work, limit, disk=free_bytes(folder))
-
-    def make_store(place: str, nodes: int, width: int, dtype: np.dtype[Any]) -> Store | None:
-        if place == "memory":
-            return MemoryStore(nodes, width, schedule.samples, dtype)
-        if place == "disk":
-            assert folder is not None
-            return FileStore(nodes, width, schedule.samples, dtype, folder)
-        return None
 
     with _memory_explained(budget, limit), threads(n_jobs) as run:
         # Nothing else may refer to features: what the next layer does not need is freed when the name is taken again.
         features = raw_features(
             read,
             schedule,
-            plans[0].width,
-            make_store(budget.input_place, n_pixels // plans[0].width, plans[0].width, input_dtype),
+            width,
+            make_store(budget.input_place, n_pixels // width, width, samples, input_dtype, folder),
             run,
             by_blocks=NETWORK_BLOCK * n_pixels * input_dtype.itemsize <= limit // 4,
         )
         layers: list[TrainedLayer] = []
         for k, (layer_plan, share) in enumerate(zip(plans, budget.layers, strict=True)):
             on_node = on_layer(k, layer_plan.fields.n_nodes * len(schedule.tiles))
-            store = make_store(share.place, layer_plan.fields.n_nodes, layer_plan.n_components, dtype)
+            n_nodes, n_components = layer_plan.fields.n_nodes, layer_plan.n_components
+            store = make_store(share.place, n_nodes, n_components, samples, dtype, folder)
             gathering = ThreadGathering(layer_plan, features, schedule, dtype, run, share.nodes_at_once, on_node)
             layer, features = _train_layer(k, gathering, layers, store, checkpoint)
             del gathering

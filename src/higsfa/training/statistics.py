@@ -18,9 +18,8 @@ from higsfa.core.linalg import whole
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions, solve_node
-from higsfa.core.sums.covariances import Covariances, covariances, group_products
 from higsfa.core.sums.plan import class_plan
-from higsfa.core.sums.sums import Sums, merge, shifted, zero
+from higsfa.core.sums.sums import Covariances, Sums, covariances, group_products, merge, shifted, zero
 from higsfa.core.sums.tile import Weighting, unit_of
 from higsfa.training.gather import NodeData
 
@@ -84,13 +83,8 @@ class Statistics:
         raise TypeError(f"{type(self).__name__} has no weighting")
 
     def covariances(self) -> Covariances:
+        """The covariances of the graph; a FloatingPointError if samples or their squares were not finite."""
         return covariances(self.sums, self.weighting(), self.shift, self.precision)
-
-    def is_finite(self) -> bool:
-        """Whether all samples were finite, and their squares not too large to be added up."""
-        squares = np.einsum("kii->ki", self.sums.second)
-        edges = 0.0 if self.sums.edges is None else np.diag(self.sums.edges)
-        return bool(np.all(np.isfinite(squares)) and np.all(np.isfinite(edges)))
 
     def n_vanished(self) -> int:
         """Number of variables that are not 0, but so small that their squares are."""

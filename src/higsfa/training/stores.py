@@ -81,7 +81,6 @@ class Store(ABC):
 
     def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any]) -> None:
         self.nodes, self.width, self.samples, self.dtype = nodes, width, samples, dtype
-        self.complete = False
 
     @abstractmethod
     def reserve(self) -> None:
@@ -102,12 +101,8 @@ class Store(ABC):
 class MemoryStore(Store):
     """Blocks in memory."""
 
-    def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any]) -> None:
-        super().__init__(nodes, width, samples, dtype)
-        self._blocks: list[Block] = []
-
     def reserve(self) -> None:
-        self._blocks = [np.empty((self.nodes, self.width, n), self.dtype) for n in self.samples]
+        self._blocks: list[Block] = [np.empty((self.nodes, self.width, n), self.dtype) for n in self.samples]
 
     def write(self, t: int, first: int, part: Block) -> None:
         # Always a copy: the caller may use its array again for the next tile.
@@ -186,6 +181,15 @@ class FileStore(Store):
             data, at = data[done:], at + done
 
 
+def make_store(
+    place: str, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any], folder: Path | None
+) -> Store | None:
+    """A store in "memory", on "disk", or none if features are to be computed again ("nowhere")."""
+    if place == "memory":
+        return MemoryStore(nodes, width, samples, dtype)
+    return FileStore(nodes, width, samples, dtype, folder) if place == "disk" and folder is not None else None
+
+
 def spill_folder(spill: Any) -> Path | None:
     """The folder for features that do not fit in memory; None if they shall not be written anywhere.
 
@@ -229,27 +233,28 @@ class Features:
     compute : the block of a tile.
     store : where blocks wait; None to compute them every time.
     put_all : puts all blocks in the store; by default they are computed one after the other.
+
+    Attributes
+    ----------
+    kept : whether every block is in the store.
     """
 
     def __init__(
         self, compute: Callable[[int], Block], store: Store | None, put_all: Callable[[Store], None] | None = None
     ) -> None:
         self._compute, self.store, self._put_all = compute, store, put_all
+        self.kept = False
 
     @classmethod
     def on(cls, store: Store) -> Features:
         """Features that are all there."""
-        store.complete = True
-        return cls(_nothing, store)
-
-    @property
-    def kept(self) -> bool:
-        """Whether every block is in the store."""
-        return self.store is not None and self.store.complete
+        features = cls(_nothing, store)
+        features.kept = True
+        return features
 
     def fill(self) -> None:
         """Put all blocks in the store, if there is one. Nothing is trained in a store that is half full."""
-        if self.store is None or self.store.complete:
+        if self.store is None or self.kept:
             return
         self.store.reserve()
         if self._put_all is not None:
@@ -257,7 +262,7 @@ class Features:
         else:
             for t in range(len(self.store.samples)):
                 self.store.write(t, 0, self._compute(t))
-        self.store.complete = True
+        self.kept = True
         self._compute, self._put_all = _nothing, None  # what they were made of is not needed any more
 
     def tile(self, t: int) -> Block:

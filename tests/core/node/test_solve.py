@@ -7,8 +7,7 @@ from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.linalg import fix_signs
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.solve import NodeOptions, _inverted, slow_features, solve_node
-from higsfa.core.sums.covariances import Covariances, Weighting, covariances
-from higsfa.core.sums.sums import Sums
+from higsfa.core.sums.sums import Covariances, Sums, Weighting, covariances
 
 
 @pytest.mark.parametrize("T", [1, 5, 128, 129, 300])

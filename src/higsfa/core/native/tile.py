@@ -112,10 +112,8 @@ class Samples(Raw):
         return _read_only(some.T)
 
 
-def as_raw(X: Raw | Array) -> Raw:
+def as_raw(X: Array) -> Raw:
     """Raw input from an array (variables, samples), in either order of memory."""
-    if isinstance(X, Raw):
-        return X
     return Samples(X.T) if X.strides[0] == X.itemsize and X.strides[1] != X.itemsize else Rows(X)
 
 

@@ -64,7 +64,7 @@ class Node(Record):
 
     def encode(self, raw: Raw | NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Features (D, n) of raw input (feature-major); rows of `out` beyond D are set to 0."""
-        raw = as_raw(raw)
+        raw = raw if isinstance(raw, Raw) else as_raw(raw)
         D, n = self.n_components, raw.shape[1]
         Y: NDArray[Any] = np.empty((D, n), raw.dtype) if out is None else out
         if Y.ndim != 2 or len(Y) < D or Y.shape[1] != n:

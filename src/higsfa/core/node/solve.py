@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from higsfa.core.linalg import RANK_CUT, Pencil, fix_signs, principal_axes, whole
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
-from higsfa.core.sums.covariances import Covariances
+from higsfa.core.sums.sums import Covariances
 
 Floats = NDArray[np.float64]
 

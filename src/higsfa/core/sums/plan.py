@@ -8,13 +8,31 @@ weights; graphs with edges along an order keep that order, and each tile brings 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa.core.graph.edges import ChainEdges, GroupEdges
+from higsfa.core.graph.edges import ChainEdges, GroupEdges, SparseEdges
 from higsfa.core.graph.graph import TrainingGraph
-from higsfa.core.sums.ordered import OrderedPlan
-from higsfa.core.sums.tile import CellPlan, Plan, Weighting
+from higsfa.core.sums.tile import (
+    CellPlan,
+    LocalEdges,
+    LocalMatrix,
+    LocalPairs,
+    LocalRuns,
+    PartMaker,
+    Plan,
+    Tile,
+    Weighting,
+    find_segments,
+    make_selector,
+    reduce_weightings,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -73,3 +91,190 @@ def sequence_plan(n_before: int, graph: TrainingGraph) -> Plan:
         local=((part.edges, True),),
         block=BLOCK,
     )
+
+
+# --- edges along an order ---
+
+Members = list[tuple[ChainEdges | SparseEdges, bool]]
+"""Edges, and whether differences are summed."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OrderedPlan(Plan):
+    """Samples in the order of the edges, tiles with halos; weights sample by sample."""
+
+    order: Ints | None  # order of the main track, None is row order
+    n_samples: int
+    channels: Floats  # (K, N)
+    atom_rows: Ints  # (P, N)
+    sample_weight: Floats
+    local: tuple[tuple[ChainEdges | SparseEdges, bool], ...]  # edges and whether to sum differences
+    block: int
+
+    @classmethod
+    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], block: int) -> OrderedPlan:
+        w = graph.sample_weight
+        e = np.zeros(graph.n_samples)
+        for edges in groups:
+            e += w * np.append(edges.atom_degrees, 0.0)[edges.atoms]
+        local = []
+        for part in graph.parts:
+            if isinstance(part.edges, GroupEdges):
+                continue
+            differences = part.edges.n_forward <= 2 * graph.n_samples
+            if not differences:
+                e += part.edges.pair_degrees()
+            local.append((part.edges, differences))
+        channels, mix = reduce_weightings(np.stack([graph.vertex_weights, e, w]))
+        offsets = np.cumsum([0] + [edges.n_atoms for edges in groups])
+        atoms = np.array([edges.atoms for edges in groups], dtype=np.intp).reshape(len(groups), graph.n_samples)
+        order = _whole(_order_of(local[0][0]), graph.n_samples)
+        lengths = (length for _, _, length in _tracks(order, graph.n_samples, local))
+        return cls(
+            weighting=Weighting(mix, tuple(edges.couplings for edges in groups), graph.total_edge_weight),
+            n_channels=len(channels),
+            n_atoms=int(offsets[-1]),
+            n_blocks=sum(-(-length // block) for length in lengths),
+            has_edges=True,
+            order=order,
+            n_samples=graph.n_samples,
+            channels=channels,
+            atom_rows=np.where(atoms >= 0, atoms + offsets[:-1, None], -1),
+            sample_weight=w,
+            local=tuple(local),
+            block=block,
+        )
+
+    @cached_property
+    def _uniform(self) -> bool:
+        """Whether all samples have the same weights and there are no groups."""
+        return self.n_atoms == 0 and bool(np.all(self.channels == self.channels[:, :1]))
+
+    @cached_property
+    def tracks(self) -> list[tuple[Ints | None, Members, int]]:
+        return _tracks(self.order, self.n_samples, self.local)
+
+    def tiles(self, block: int, rows: int) -> Iterator[Tile]:
+        for number, (order, members, length) in enumerate(self.tracks):
+            blocks = -(-length // self.block)
+            if block < blocks:
+                make_part = PartMaker()
+                for lo in range(block * self.block, min((block + 1) * self.block, length), rows):
+                    hi = min(lo + rows, (block + 1) * self.block, length)
+                    yield self._tile(order, members, lo, hi, make_part if number == 0 else None)
+                return
+            block -= blocks
+
+    def _tile(self, order: Ints | None, members: list[Any], lo: int, hi: int, make_part: PartMaker | None) -> Tile:
+        pieces = [_local(edges, differences, lo, hi) for edges, differences in members]
+        halo = np.unique(np.concatenate([np.zeros(0, dtype=np.intp)] + [outside for outside, _ in pieces]))
+        local = tuple(build(halo) for _, build in pieces)
+        positions = np.concatenate([np.arange(lo, hi), halo])
+        rows = positions if order is None else order[positions]
+        core = rows[: hi - lo]
+        if make_part is None:
+            nothing = np.zeros((len(self.channels) + self.n_atoms, 0))
+            none = np.zeros(hi - lo, dtype=bool)  # they are counted in the first track
+            return Tile(rows, hi - lo, (), np.zeros(0, dtype=np.intp), np.zeros(0), nothing, local, counted=none)
+        if self._uniform:
+            weights = self.channels[:, 0]
+            starts, lengths = np.zeros(1, dtype=np.intp), np.array([float(hi - lo)])
+            part = make_part(0, hi - lo, weights)
+            return Tile(rows, hi - lo, (part,), starts, lengths, weights[:, None].copy(), local)
+        weights, atoms = self.channels[:, core], self.atom_rows[:, core]
+        counted = np.asarray(weights.any(axis=0))
+        change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
+        starts, lengths = find_segments(change, len(core))
+        selector = make_selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], self.n_atoms)
+        constant = np.all(weights == weights[:, :1])
+        part = make_part(0, hi - lo, weights[:, 0] if constant else weights)
+        return Tile(
+            rows,
+            hi - lo,
+            (part,),
+            starts,
+            lengths.astype(np.float64),
+            selector,
+            local,
+            counted=None if counted.all() else counted,
+        )
+
+
+def _tracks(order: Ints | None, n_samples: int, local: Iterable[Any]) -> list[tuple[Ints | None, Members, int]]:
+    """Orders in which the samples are read: order, the edges along it, number of positions."""
+    found: list[tuple[Ints | None, Members, int]] = [(order, [], n_samples)]
+    for item in local:
+        own = _order_of(item[0])
+        for known, members, _ in found:
+            if _extends(known, own):
+                members.append(item)
+                break
+        else:
+            found.append((own, [item], n_samples if own is None else len(own)))
+    return found
+
+
+def _order_of(edges: ChainEdges | SparseEdges) -> Ints | None:
+    return edges.order if isinstance(edges, ChainEdges) else None
+
+
+def _whole(order: Ints | None, n_samples: int) -> Ints | None:
+    """An order of all samples: those without a place in it follow at its end."""
+    if order is None or len(order) == n_samples:
+        return order
+    absent = np.ones(n_samples, dtype=bool)
+    absent[order] = False
+    return np.concatenate([order, np.flatnonzero(absent)])
+
+
+def _extends(known: Ints | None, order: Ints | None) -> bool:
+    if known is None or order is None:
+        return known is order
+    return len(known) >= len(order) and bool(np.array_equal(known[: len(order)], order))
+
+
+def _local(edges: ChainEdges | SparseEdges, differences: bool, lo: int, hi: int) -> tuple[Ints, Any]:
+    """Positions outside lo..hi that the edges from lo..hi reach, and a function that, given the halo of the
+    tile, writes the edges down in positions of the tile."""
+    if isinstance(edges, SparseEdges):
+        matrix = edges.upper[lo:hi]
+        i, j = sp.coo_array(matrix).coords
+
+        def build_sparse(halo: Ints) -> LocalEdges:
+            at = _place(j, lo, hi, halo)
+            if differences:
+                return LocalPairs(i, at, matrix.data)
+            return LocalMatrix(sp.csr_array((matrix.data, (i, at)), shape=(hi - lo, hi - lo + len(halo))))
+
+        return np.unique(j[j >= hi]), build_sparse
+
+    end = min(hi, edges.first.shape[1])
+    first, last = edges.first[:, lo:end], edges.last[:, lo:end]
+    some = last >= first
+    reach = int(last[some].max(initial=hi - 1))
+    outside = np.arange(hi, reach + 1)
+
+    def build_chain(halo: Ints) -> LocalEdges:
+        if differences and len(first) == 1 and np.all((last == first)[some]):
+            i = np.flatnonzero(some[0])
+            return LocalPairs(i, _place(first[0, i], lo, hi, halo), edges.weight)
+        if differences:
+            i, j = _spell_out(first, last)
+            return LocalPairs(i, _place(j, lo, hi, halo), edges.weight)
+        a, b = _place(np.where(some, first, lo), lo, hi, halo), _place(np.where(some, last, lo), lo, hi, halo)
+        return LocalRuns(np.where(some, a, 0), np.where(some, b, -1), edges.weight)
+
+    return outside, build_chain
+
+
+def _spell_out(first: Ints, last: Ints) -> tuple[Ints, Ints]:
+    length = np.maximum(last - first + 1, 0).ravel()
+    ends = np.cumsum(length)
+    within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - length, length)
+    i = np.tile(np.arange(first.shape[1]), len(first))
+    return np.repeat(i, length), np.repeat(first.ravel(), length) + within
+
+
+def _place(positions: Ints, lo: int, hi: int, halo: Ints) -> Ints:
+    """Positions within the tile: the core first, then the halo."""
+    return np.where(positions < hi, positions - lo, hi - lo + np.searchsorted(halo, positions))

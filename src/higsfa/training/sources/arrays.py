@@ -25,7 +25,6 @@ from higsfa.training.sources.base import (
     Source,
     distinct,
     file_identity,
-    is_consecutive,
 )
 
 __all__ = ["MappedFile", "array", "as_source", "dask", "npy", "zarr"]
@@ -132,6 +131,10 @@ def array(X: ArrayLike) -> Source:
     X = X if isinstance(X, np.memmap) else np.asarray(X)
     check_array(X.shape, X.dtype, "X")
     return (mapped(X) if isinstance(X, np.memmap) else None) or Array(X.shape[1:], X.dtype, np.asarray(X))
+
+
+def is_consecutive(rows: Rows) -> bool:
+    return bool(rows[-1] - rows[0] == len(rows) - 1 and np.all(np.diff(rows) == 1))
 
 
 def check_array(shape: Shape, dtype: np.dtype[Any], name: str) -> None:

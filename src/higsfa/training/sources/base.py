@@ -193,10 +193,6 @@ def distinct(rows: Rows) -> tuple[Rows, Rows | slice]:
     return wanted, slice(None) if np.array_equal(wanted, rows) else back
 
 
-def is_consecutive(rows: Rows) -> bool:
-    return bool(rows[-1] - rows[0] == len(rows) - 1 and np.all(np.diff(rows) == 1))
-
-
 def file_identity(path: str | os.PathLike[str]) -> tuple[str, int, int]:
     """What tells a file from an older version of it, without reading it."""
     status = os.stat(path)
