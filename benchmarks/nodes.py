@@ -46,7 +46,7 @@ class Samples:
         """What the first node of a layer sees of every tile: noise, the signal in the first output of each child."""
 
         def draw(tile: Tile) -> np.ndarray:
-            block = rng.standard_normal((plan.fields.children, plan.width, tile.n_rows), FLOAT)
+            block = rng.standard_normal((plan.fields.children, plan.width, len(tile.rows)), FLOAT)
             block[:, 0] += self.signal[tile.rows]
             return block
 

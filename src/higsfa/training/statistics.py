@@ -224,7 +224,7 @@ class ClassStatistics(Statistics):
         """The same sums, with channels for these classes in this order."""
         at = np.array([0] + [1 + classes.index(c) for c in self.classes])
         old = self.sums
-        plan = class_plan(np.zeros(0, dtype=np.intp), len(classes), np.zeros(0))
+        plan = class_plan(np.zeros(0, dtype=np.intp), len(classes), np.ones(1))
         sums = zero(len(old.low), old.first.shape[1], plan)
         sums.weights[at], sums.first[at], sums.second[at] = old.weights, old.first, old.second
         sums = replace(sums, low=old.low.copy(), high=old.high.copy())

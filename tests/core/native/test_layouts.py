@@ -179,9 +179,9 @@ def test_features_are_only_written_where_they_belong():
 @pytest.mark.usefixtures("routines")
 def test_rows_that_are_not_there_are_refused():
     node, X = _node(3, "identity"), np.arange(30.0).reshape(3, 10)
-    for raw in (Rows(X, np.array([0, 3, 1])), Rows(X, np.array([0, -4, 1])), Samples(X.T, np.array([4, 10, 2]))):
+    for make, array, which in ((Rows, X, [0, 3, 1]), (Rows, X, [0, -4, 1]), (Samples, X.T, [4, 10, 2])):
         with pytest.raises(IndexError):
-            node.encode(raw)
+            node.encode(make(array, np.array(which)))
     for raw in (Rows(X, np.array([0, 1])), Rows(X[:1]), Samples(X.T[:, :2], np.arange(5))):
         with pytest.raises(ValueError, match="must have 3 variables"):
             node.encode(raw)
