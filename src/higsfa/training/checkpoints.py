@@ -281,7 +281,7 @@ class SumsPlace:
         if 0 < next_block <= self.n_blocks:
             for block, tiles in enumerate(self.schedule.blocks[:next_block]):
                 if tiles:
-                    tree.add(block, np.sum([tile.selector @ tile.lengths for tile in tiles], axis=0))
+                    tree.add(block, np.sum([tile.weights for tile in tiles], axis=0))
         return tree.waiting
 
 

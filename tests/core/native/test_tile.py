@@ -172,6 +172,13 @@ def weighting(name):
     return np.hstack([W, rng.integers(1, 9, (2, N - 64)) / 4.0]), groups, cells, [50, N]
 
 
+@cache
+def functions_of(name):
+    """Functions of the samples; weightings with several parts have three of them."""
+    n = 3 if name in ("groups", "samples") else 0
+    return np.random.default_rng(4).integers(-6, 7, (n, N)) / 4.0
+
+
 def tiles_of(name):
     """Tiles with the weights of a weighting, cut as the weighting says; runs are samples with all things equal."""
     W, groups, cells, ends = weighting(name)
@@ -191,7 +198,9 @@ def tiles_of(name):
             if group >= 0:
                 selector[K + group, run] = 1.0
         lengths = np.diff(np.append(starts, end - begin)).astype(float)
-        yield Tile(np.arange(begin, end), end - begin, tuple(parts), starts, lengths, selector)
+        functions = functions_of(name)[:, begin:end]
+        weights = np.concatenate([selector @ lengths, functions.sum(axis=1)])
+        yield Tile(np.arange(begin, end), end - begin, tuple(parts), starts, weights, selector, functions=functions)
         begin = end
 
 
@@ -201,12 +210,12 @@ def cached_tiles(name):
 
 
 class Expected:
-    """Weights, first and second moments of each channel, and sums over groups; sample by sample."""
+    """Weights, first and second moments of each channel, sums over groups and times functions; sample by sample."""
 
     def __init__(self, Z, x, name, *, ranges):
         W, groups, _, _ = weighting(name)
         members = np.array([groups == group for group in range(groups.max() + 1)], dtype=float)
-        both = np.vstack([W, members])
+        both = np.vstack([W, members, functions_of(name)])
         self.weights, self.first = both.sum(axis=1), np.einsum("kn,in->ki", both, Z)
         self.second = np.tril(np.einsum("kn,in,jn->kij", W, Z, Z))
         size = np.sqrt(np.einsum("kii->ki", self.second))
@@ -233,7 +242,8 @@ def sources(container, layout, raw_kind, name):
 
 def empty_sums(frontend, shift, front, name, kind):
     W, groups, _, _ = weighting(name)
-    plan = SimpleNamespace(n_channels=len(W), n_atoms=int(groups.max()) + 1, has_edges=False)
+    n_atoms = int(groups.max()) + 1 + len(functions_of(name))
+    plan = SimpleNamespace(n_channels=len(W), n_atoms=n_atoms, has_edges=False)
     sums = NodeSums(frontend, plan, kind, shift=shift)
     sums._front = front
     return sums
@@ -345,7 +355,7 @@ def expanded_by_compiled(x, text, kind, children=CHILDREN):
     frontend = Frontend(parse_expansion(text), children, len(x), np.zeros(len(x)))
     n = x.shape[1]
     W = np.ones((1, n))
-    tile = Tile(np.arange(n), n, (PartMaker()(0, n, W[:, 0]),), np.arange(n), np.ones(n), W)
+    tile = Tile(np.arange(n), n, (PartMaker()(0, n, W[:, 0]),), np.arange(n), W @ np.ones(n), W)
     front, T = fused.Front.of(frontend, kind, np.zeros(frontend.n_variables)), frontend.n_variables
     product, limits = np.zeros((T, T), kind), (np.full(len(x), np.inf, kind), np.full(len(x), -np.inf, kind))
     runs = fused.sum_tile(front, Rows(x.astype(kind)), tile, product, np.zeros((1, T, T), kind), limits)
@@ -442,7 +452,7 @@ def test_weights_that_grow_do_not_cost_digits(fused_):
     X[:1000] *= 1e4
     make_part = PartMaker()
     parts = make_part(0, 1000, np.array([1e-9, 1.0])), make_part(1000, 1500, np.array([1.0, 1.0]))
-    runs = np.zeros(1, dtype=np.intp), np.array([1500.0]), np.zeros((2, 1))
+    runs = np.zeros(1, dtype=np.intp), np.zeros(2), np.zeros((2, 1))
     tile = Tile(np.arange(1500), 1500, parts, *runs)
     frontend = Frontend(parse_expansion("identity"), 1, 3, np.zeros(3))
     plan = SimpleNamespace(n_channels=2, n_atoms=0, has_edges=False)

@@ -59,7 +59,7 @@ def test_weights_of_tiles_add_up_to_those_of_the_graph(w):
     )
     plan = make_plan(graph)
     tiles = [tile for block in range(plan.n_blocks) for tile in plan.tiles(block, 512)]
-    totals = plan.weighting.mix @ sum(tile.selector @ tile.lengths for tile in tiles)[: plan.n_channels]
+    totals = plan.weighting.mix @ sum(tile.weights for tile in tiles)[: plan.n_channels]
     np.testing.assert_allclose(totals[0], graph.total_vertex_weight, rtol=1e-12)
     np.testing.assert_allclose(totals[2], w.sum(), rtol=1e-12)
     rows = np.concatenate([tile.rows for tile in tiles])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa.core.graph.edges import ChainEdges, GroupEdges, SparseEdges, chain
+from higsfa.core.graph.edges import ChainEdges, GroupEdges, LowRankEdges, SparseEdges, chain, low_rank_couplings
 from higsfa.core.graph.graph import Part, TrainingGraph
 
 Floats = NDArray[np.float64]
@@ -181,6 +182,44 @@ def chained_groups(values: Floats, w: Floats, n_groups: int | None, *, mixed: bo
     W, onto = sp.diags_array([between, inside_groups, between], offsets=[-1, 0, 1]), sp.csr_array(P)
     edges = GroupEdges(atoms, masses, sp.csr_array(onto @ W @ onto.T), onto @ inside_groups, w)
     return TrainingGraph((Part(name, onto @ v, edges),), w)
+
+
+def low_rank(functions: Floats, deltas: Floats, present: NDArray[np.bool_], w: Floats, *, name: str) -> TrainingGraph:
+    """Edges of low rank over the samples that are present; v = 1 and degree 1 per unit of sample weight."""
+    atoms = np.where(present & (w > 0), 0, -1).astype(np.int32)
+    edges = LowRankEdges(atoms, functions, deltas, w)
+    return TrainingGraph((Part(name, np.ones(1), edges),), w)
+
+
+def coded(classes: Ints, n_classes: int, n_features: int | None, w: Floats, *, name: str) -> TrainingGraph:
+    """Classes by binary codes; v = 1 and degree 1. Pairs of a sample with itself are kept."""
+    masses = np.bincount(classes + 1, w, minlength=n_classes + 1)[1:].astype(np.float64)
+    kept = masses > 0
+    couplings = code_couplings(masses[kept], n_features, name=name)
+    number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    atoms = np.where(w > 0, number[classes], -1).astype(np.int32)
+    edges = GroupEdges(atoms, masses[kept], sp.csr_array(couplings), np.zeros(len(couplings)), w)
+    return TrainingGraph((Part(name, np.ones(len(couplings)), edges),), w)
+
+
+def code_couplings(masses: Floats, n_features: int | None, *, name: str) -> Floats:
+    """Edge weights between classes of these total weights, whose free responses are binary codes."""
+    C = len(masses)
+    if C < 2:
+        raise NotEnoughData(f"{name}: needs at least two classes, found {C} in the label")
+    n_digits = (C - 1).bit_length()
+    digits = 1.0 - 2.0 * ((np.arange(C)[:, None] >> np.arange(n_digits - 1, -1, -1)) & 1)
+    products = [
+        digits[:, list(chosen)].prod(axis=1)
+        for order in range(n_digits, 1, -1)
+        for chosen in combinations(range(n_digits), order)
+    ]
+    codes = np.column_stack([np.ones(C), digits, *products])
+    deltas = np.concatenate([np.zeros(1 + n_digits), 2.0 * np.arange(1, len(products) + 1) / (len(products) + 1)])
+    if n_features is not None:
+        codes, deltas = codes[:, : n_features + 1], deltas[: n_features + 1]
+    K = low_rank_couplings((codes.T * masses) @ codes, deltas)
+    return np.asarray(codes @ K @ codes.T)
 
 
 def sequence(lengths: Ints, lag: int, *, scaled: bool = True, may_be_empty: bool = False) -> TrainingGraph:

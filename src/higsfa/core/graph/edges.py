@@ -1,4 +1,4 @@
-"""The three kinds of edges: between groups, along an order, and written out one by one.
+"""The four kinds of edges: between groups, of low rank, along an order, and written out one by one.
 
 None of them ever holds N x N numbers. Each can say how many edges there are, their total weight, the degree of every
 vertex and what the edges look like as a sparse matrix (for small N); the sums of training use the kinds directly.
@@ -18,8 +18,23 @@ Ints = NDArray[np.intp]
 EVERY = slice(None)
 
 
+class AtomEdges:
+    """Edges whose vertex weights and degrees are those of atoms, per unit of sample weight."""
+
+    atoms: NDArray[Any]
+    sample_weight: Floats
+    n_atoms: int
+    atom_degrees: Floats
+    total_weight: float
+
+    def on_samples(self, values: Floats, samples: Ints | slice = EVERY) -> Floats:
+        """Values of the atoms times sample weights, sample by sample; 0 for samples without edges."""
+        rates: Floats = np.append(values, 0.0)[self.atoms[samples]]
+        return self.sample_weight[samples] * rates
+
+
 @dataclass(frozen=True, eq=False)
-class GroupEdges:
+class GroupEdges(AtomEdges):
     r"""Edges whose weight depends only on the groups of the two samples they join.
 
     With sample weights :math:`w` and atoms (sets of samples that behave alike) :math:`a(n)`,
@@ -69,11 +84,6 @@ class GroupEdges:
     def degrees(self) -> Floats:
         return self.on_samples(self.atom_degrees - self.loops)
 
-    def on_samples(self, values: Floats, samples: Ints | slice = EVERY) -> Floats:
-        """Values of the atoms times sample weights, sample by sample; 0 for samples without edges."""
-        rates: Floats = np.append(values, 0.0)[self.atoms[samples]]
-        return self.sample_weight[samples] * rates
-
     def n_edges(self) -> int:
         inside = (self.atoms >= 0) & (self.sample_weight > 0)
         counts = np.bincount(self.atoms[inside], minlength=self.n_atoms).astype(float)
@@ -88,6 +98,107 @@ class GroupEdges:
         )
         own = sp.diags_array(self.on_samples(self.loops))
         return sp.csr_array(onehot @ self.couplings @ onehot.T - own)
+
+
+MAX_DENSE = 5000
+"""Most samples of a graph of low rank that is written out: its matrix is full."""
+DEPENDENT = 1e-10
+"""A function of which less than this part is left, once those before it are taken away, depends on them."""
+
+
+@dataclass(frozen=True, eq=False)
+class LowRankEdges(AtomEdges):
+    r"""Edges that are a sum of few products, whose free responses are given functions of the labels.
+
+    With vertex weights :math:`v`, :math:`Q = \sum v`, and functions :math:`l_0 = 1, l_1, ...` made orthonormal in this
+    order under :math:`v / Q`,
+
+    .. math:: \gamma = \frac{1}{Q} \sum_j \lambda_j (v l_j)(v l_j)^T , \qquad \lambda_j = 1 - \Delta_j / 2 .
+
+    Its row sums are :math:`v` (:math:`\lambda_0 = 1`), so it is consistent, and :math:`R = Q`.
+
+    Parameters
+    ----------
+    atoms : (N,) int array
+        0 for samples in the graph, -1 for others.
+    functions : (N, m) array
+        Functions of the labels before they are made orthonormal; the first is 1. Of samples outside it is not used.
+    deltas : (m,) array
+        The wanted Delta of each; 0 for the first.
+    sample_weight : (N,) array
+        w.
+    rate : float
+        Vertex weight per unit of sample weight.
+
+    Attributes
+    ----------
+    moments : (m, m) sums of v h h^T over the functions h.
+    couplings : (m, m) K with gamma = (v h) K (v h)^T.
+    """
+
+    atoms: NDArray[Any]
+    functions: Floats
+    deltas: Floats
+    sample_weight: Floats
+    rate: float = 1.0
+    n_atoms: int = field(init=False, default=1)
+    atom_degrees: Floats = field(init=False)
+    total_weight: float = field(init=False)
+    moments: Floats = field(init=False)
+    couplings: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        degrees = np.array([self.rate])
+        self.__dict__.update(atom_degrees=degrees)
+        H, v = self.functions, self.on_samples(degrees)
+        moments = np.where(v > 0, H.T * v, 0.0) @ np.where(v[:, None] > 0, H, 0.0)
+        couplings = low_rank_couplings(moments, self.deltas)
+        self.__dict__.update(total_weight=float(moments[0, 0]), moments=moments, couplings=couplings)
+
+    def weighted_functions(self) -> Floats:
+        """(m, N) functions times vertex weights."""
+        v = self.on_samples(self.atom_degrees)
+        return np.asarray(np.where(v > 0, self.functions.T * v, 0.0))
+
+    def scaled(self, factor: float) -> LowRankEdges:
+        return replace(self, rate=factor * self.rate)
+
+    def degrees(self) -> Floats:
+        return self.on_samples(self.atom_degrees)
+
+    def n_edges(self) -> int:
+        n = int(np.count_nonzero((self.atoms >= 0) & (self.sample_weight > 0)))
+        return n * (n - 1) // 2
+
+    def to_sparse(self) -> sp.csr_array:
+        if len(self.atoms) > MAX_DENSE:
+            raise ValueError(
+                f"to_sparse: this graph joins all pairs of {len(self.atoms):,} samples, and its matrix would be full; "
+                f"it is written out for up to {MAX_DENSE:,} of them. Use to_operator()"
+            )
+        H = self.weighted_functions()
+        return sp.csr_array(H.T @ self.couplings @ H)
+
+
+def low_rank_couplings(moments: Floats, deltas: Floats) -> Floats:
+    r"""K = L^-T diag(lambda) L^-1 / Q, given M = sum v h h^T and M / Q = L L^T.
+
+    Functions that depend on earlier ones are left out: their rows and columns of K are 0.
+    """
+    m, Q = len(moments), moments[0, 0]
+    kept: list[int] = []
+    basis = np.zeros((m, m))  # rows are orthonormal combinations of functions
+    for j in range(m if Q > 0 else 0):
+        row = np.zeros(m)
+        row[j] = 1.0
+        for _ in range(2):  # twice is enough
+            row = row - basis[kept].T @ (basis[kept] @ (moments @ row) / Q)
+        left = float(row @ moments @ row) / Q
+        if left > DEPENDENT * moments[j, j] / Q:
+            basis[j] = row / np.sqrt(left)
+            kept.append(j)
+    strengths = 1.0 - deltas / 2.0
+    return np.asarray((basis.T * strengths) @ basis / Q) if Q > 0 else np.zeros((m, m))
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +310,7 @@ class SparseEdges:
         return sp.csr_array(self.upper + self.upper.T + sp.diags_array(self.diagonal))
 
 
-Edges = GroupEdges | ChainEdges | SparseEdges
+Edges = GroupEdges | LowRankEdges | ChainEdges | SparseEdges
 
 
 def chain(lengths: Ints, lag: int, width: int, *, mirrored: bool) -> tuple[Ints, Ints, Floats]:

@@ -8,6 +8,7 @@ together.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +19,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa.core.graph.edges import EVERY, Edges, GroupEdges, SparseEdges
+from higsfa.core.graph.edges import EVERY, AtomEdges, Edges, GroupEdges, LowRankEdges, SparseEdges
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -37,7 +38,7 @@ class Part:
     ----------
     name : str
     rates : array
-        Where edges are between groups, the vertex weight of each atom per unit of sample weight; else of each sample.
+        Where edges have atoms, the vertex weight of each atom per unit of sample weight; else of each sample.
     edges : Edges
     """
 
@@ -52,7 +53,7 @@ class Part:
 
     def vertex_weights_of(self, samples: Ints | slice) -> Floats:
         """Vertex weights of some samples."""
-        if isinstance(self.edges, GroupEdges):
+        if isinstance(self.edges, AtomEdges):
             return self.edges.on_samples(self.rates, samples)
         return self.rates[samples]
 
@@ -218,11 +219,24 @@ class TrainingGraph:
         """All edge weights as a symmetric N x N sparse matrix; for small graphs (dense groups fill it)."""
         return sp.csr_array(sum((part.edges.to_sparse() for part in self.parts[1:]), self.parts[0].edges.to_sparse()))
 
+    def to_operator(self) -> scipy.sparse.linalg.LinearOperator:
+        """The matrix of edge weights as an operator on vectors (N,); it is not written out, whatever N."""
+        parts = [_applied(part.edges) for part in self.parts]
+
+        def apply(x: Floats) -> Floats:
+            x = np.asarray(x, dtype=np.float64).reshape(self.n_samples, -1)
+            return np.asarray(np.sum([part(x) for part in parts], axis=0))
+
+        shape = (self.n_samples, self.n_samples)
+        return scipy.sparse.linalg.LinearOperator(
+            shape, matvec=lambda x: apply(x).ravel(), matmat=apply, rmatvec=lambda x: apply(x).ravel(), dtype=float
+        )
+
     def free_responses(self, n_responses: int | None = None) -> FreeResponses:
         """Optimal free responses and their Delta values.
 
-        For graphs made of groups they are found from the groups alone, whatever N; other graphs are solved on
-        their samples, which suits up to some ten thousand of them.
+        For graphs made of groups they are found from the groups alone, whatever N, and those of label functions for
+        some responses; other graphs are solved on their samples, which suits up to some ten thousand of them.
 
         Parameters
         ----------
@@ -231,6 +245,8 @@ class TrainingGraph:
         """
         if all(isinstance(part.edges, GroupEdges) for part in self.parts):
             atoms, gamma, v = self._on_atoms()
+        elif self.n_samples > MAX_DENSE and any(isinstance(part.edges, LowRankEdges) for part in self.parts):
+            return self._few_responses(n_responses)
         else:
             gamma, v = self.to_sparse(), self.vertex_weights
             atoms = np.arange(self.n_samples)
@@ -239,6 +255,34 @@ class TrainingGraph:
         gamma = gamma[inside][:, inside]
         values, vectors = _slowest(gamma, v[inside], self.total_edge_weight, n_responses)
         return FreeResponses(values, vectors, np.append(number, -1)[atoms])
+
+    def _few_responses(self, n_responses: int | None) -> FreeResponses:
+        """Some free responses of a graph that is too large to be written out."""
+        v, n = self.vertex_weights, self.n_samples
+        if n_responses is None or n_responses > n // 4:
+            raise ValueError(
+                f"n_responses={n_responses}: the free responses of this graph over {n:,} samples cannot all be found; "
+                f"ask for at most {n // 4:,} of the slowest"
+            )
+        inside, gamma = v > 0, self.to_operator()
+        root, d = np.sqrt(v[inside]), self.degrees[inside]
+        constant = root / np.linalg.norm(root)
+
+        def apply(x: Floats) -> Floats:
+            """Minus the Laplacian, whose largest eigenvalues are found first, with the constant at the other end."""
+            x, whole = x.ravel(), np.zeros(n)
+            whole[inside] = x / root
+            return np.asarray((gamma @ whole)[inside] / root - d / v[inside] * x - 4.0 * constant * (constant @ x))
+
+        m = int(inside.sum())
+        start = np.random.default_rng(0).standard_normal(m)
+        operator = scipy.sparse.linalg.LinearOperator((m, m), matvec=apply, dtype=float)
+        values, vectors = scipy.sparse.linalg.eigsh(operator, k=n_responses, which="LA", v0=start)
+        order = np.argsort(-values)
+        Q = v.sum()
+        responses = (vectors[:, order] / root[:, None] * np.sqrt(Q)).T
+        atoms = np.where(inside, np.cumsum(inside) - 1, -1)
+        return FreeResponses(-2 * Q / self.total_edge_weight * values[order], responses, atoms)
 
     def conditions(self) -> SumConditions:
         """Check the paper's three conditions for a sum of graphs (a single graph fulfils the last two)."""
@@ -293,6 +337,21 @@ def _proportional(a: Floats, b: Floats, rtol: float) -> bool:
     return bool(np.allclose(a / a.sum(), b / b.sum(), rtol=rtol, atol=rtol * np.max(b) / b.sum()))
 
 
+def _applied(edges: Edges) -> Callable[[Floats], Floats]:
+    """x (N, k) -> gamma x."""
+    if isinstance(edges, LowRankEdges):
+        functions, couplings = edges.weighted_functions(), edges.couplings
+        return lambda x: functions.T @ (couplings @ (functions @ x))
+    if isinstance(edges, GroupEdges):
+        kept = np.flatnonzero(edges.atoms >= 0)
+        shape = (len(edges.atoms), edges.n_atoms)
+        onehot = sp.csr_array((edges.sample_weight[kept], (kept, edges.atoms[kept])), shape=shape)
+        own = edges.on_samples(edges.loops)[:, None]
+        return lambda x: onehot @ (edges.couplings @ (onehot.T @ x)) - own * x
+    matrix = edges.to_sparse()
+    return lambda x: matrix @ x
+
+
 def _edge_energy(edges: Edges, Y: Floats) -> Floats:
     """Sum over all edges, both directions, of gamma (y - y')^2; column by column of Y (N, k)."""
     if isinstance(edges, GroupEdges):
@@ -302,6 +361,9 @@ def _edge_energy(edges: Edges, Y: Floats) -> Floats:
         S = onehot @ Y[kept]
         pairs = np.sum(S * (edges.couplings @ S), axis=0)
         return np.asarray(2 * ((w * edges.atom_degrees[atoms]) @ Y[kept] ** 2 - pairs))
+    if isinstance(edges, LowRankEdges):
+        S = edges.weighted_functions() @ Y
+        return np.asarray(2 * (edges.degrees() @ Y**2 - np.sum(S * (edges.couplings @ S), axis=0)))
     if isinstance(edges, SparseEdges):
         upper = sp.coo_array(edges.upper)
         return np.asarray(2 * (upper.data @ (Y[upper.row] - Y[upper.col]) ** 2))

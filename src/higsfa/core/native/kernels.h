@@ -261,17 +261,20 @@ static void NAME(inputs)(const NAME(Front) *front, const NAME(Source) *source, i
    Part i holds samples begin[i] .. begin[i + 1]. If weights[i] is null, they have the same weights: factors[i] times the
    product is added to each channel before (null for nothing), and the product goes on or, if anew[i], begins anew. Else
    weights[i] are square roots of weights, (channels, samples of the part). Samples that are neither projected nor
-   expanded, and whose range is not wanted, are not turned into rows. Scratch: (n_raw + n_inputs + 2 T) rows. */
+   expanded, and whose range is not wanted, are not turned into rows. Sums of z times functions of the samples,
+   (n_functions, n), are added to by_function, (n_functions, T). Scratch: (n_raw + n_inputs + 2 T) rows. */
 EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source, int64_t n, int64_t chunk, int64_t n_parts,
                            const int64_t *begin, const REAL *const *weights, const REAL *const *factors,
                            const uint8_t *anew, int64_t n_channels, REAL *product, REAL *channels, int64_t n_runs,
-                           const int64_t *starts, double *runs, REAL *low, REAL *high, REAL *scratch, int64_t stride)
+                           const int64_t *starts, double *runs, int64_t n_functions, const REAL *functions,
+                           REAL *by_function, REAL *low, REAL *high, REAL *scratch, int64_t stride)
 {
     int64_t T = front->n_variables, part = 0, run = 0, local[MAX_CHUNK + 1];
     int by_samples = source->kind == SAMPLES && !front->projection && !front->n_operations && !low;
     REAL *raw = scratch, *x = raw + front->n_raw * stride, *z = x + front->n_inputs * stride, *weighted = z + T * stride;
     REAL one = 1, zero = 0;
     int size = (int)T, all = (int)(T * T), step = 1, lda = by_samples ? size : (int)stride;
+    int n_sums = (int)n_functions, n_all = (int)n;
     char *layout = by_samples ? "N" : "T";
     for (int64_t a = 0; a < n; a += chunk) {
         int64_t b = a + chunk < n ? a + chunk : n;
@@ -296,6 +299,11 @@ EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source,
         else
             NAME(add_runs)(z, stride, T, b - a, local, n_local, runs + run, n_runs);
         run += n_local - 1; /* the last one may go on */
+        if (n_functions) {
+            int columns = (int)(b - a);
+            front->gemm(layout, "N", &size, &n_sums, &columns, &one, z, &lda, functions + a, &n_all, &one, by_function,
+                        &size);
+        }
 
         while (part < n_parts && begin[part] < b) {
             int64_t lo = begin[part] > a ? begin[part] : a, hi = begin[part + 1] < b ? begin[part + 1] : b;

@@ -80,7 +80,7 @@ class Program(NamedTuple):
 
 
 LIBRARY = "kernels" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-VERSION = 3
+VERSION = 4
 """Of the routines and their arguments; that of the library must be the same."""
 _NAMES: dict[np.dtype[Any], str] = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 _ARGUMENTS: dict[str, list[Any]] = {
@@ -88,6 +88,8 @@ _ARGUMENTS: dict[str, list[Any]] = {
         *[c_void_p] * 2,
         *[c_int64] * 3,
         *[c_void_p] * 4,
+        c_int64,
+        *[c_void_p] * 2,
         c_int64,
         *[c_void_p] * 2,
         c_int64,

@@ -239,6 +239,7 @@ class _TileArrays:
             np.array([part.anew for part in tile.parts], dtype=bool),
             np.ascontiguousarray(tile.starts, np.intp),
         ]
+        self.functions = np.ascontiguousarray(tile.functions, dtype)
         self.begin, self.weights, self.factors, self.anew, self.starts = (array.ctypes.data for array in given)
         self.arrays = (given, weights, factors)
 
@@ -248,12 +249,13 @@ _tile_arrays: WeakKeyDictionary[Tile, dict[DType, _TileArrays]] = WeakKeyDiction
 
 def sum_tile(
     front: Front | None, raw: Raw, tile: Tile, product: Array, channels: Array, limits: tuple[Array, Array] | None
-) -> NDArray[np.float64] | None:
+) -> tuple[NDArray[np.float64], Array] | None:
     """Add the samples of a tile to product and channels, and widen the limits of the inputs.
 
     Returns
     -------
-    (T, segments) sums over the segments of the tile; None if nothing was done, because the routines do not know how.
+    Sums over the segments of the tile, (T, segments), and by its functions, (functions, T); None if nothing was done,
+    because the routines do not know how.
     """
     by_steps = tile.edges or not tile.parts or tile.counted is not None or tile.sample_weight is not None
     source = None if front is None or by_steps else front.source(raw, tile.n_core)
@@ -264,6 +266,7 @@ def sum_tile(
         known[front.dtype] = _TileArrays(tile, front.dtype)
     given, record, T, K = known[front.dtype], front.record, front.record.n_variables, len(channels)
     segments = np.zeros((T, len(tile.starts)))
+    by_function = np.zeros((len(given.functions), T), front.dtype)
     chunk = chunk_columns(T, front.dtype.itemsize)
     low, high = (None, None) if limits is None else limits
     rows = record.n_raw + record.n_inputs + 2 * T
@@ -284,12 +287,15 @@ def sum_tile(
         len(tile.starts),
         given.starts,
         segments.ctypes.data,
+        len(by_function),
+        _address(given.functions, front.dtype, len(by_function) * tile.n_core),
+        by_function.ctypes.data,
         _address(low, front.dtype, record.n_inputs),
         _address(high, front.dtype, record.n_inputs),
         scratch.ctypes.data,
         scratch.strides[0] // scratch.itemsize,
     )
-    return segments
+    return segments, by_function
 
 
 @dataclass(frozen=True, eq=False)

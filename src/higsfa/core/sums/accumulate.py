@@ -68,11 +68,13 @@ class NodeSums:
             self.low, self.high = np.full(n_inputs, np.inf, self.dtype), np.full(n_inputs, -np.inf, self.dtype)
             self._weights = None
         limits = None if self.frontend.expansion.is_linear else (self.low, self.high)
-        segments = sum_tile(self._front, raw, tile, self.product, self.channels, limits)
-        if segments is None:
-            segments = self._add_with_numpy(raw, tile, self.sums)
-        self.sums.weights += tile.selector @ tile.lengths
-        self.sums.first += tile.selector @ segments.T
+        found = sum_tile(self._front, raw, tile, self.product, self.channels, limits)
+        segments, by_function = self._add_with_numpy(raw, tile, self.sums) if found is None else found
+        n = tile.selector.shape[0]
+        self.sums.weights += tile.weights
+        self.sums.first[:n] += tile.selector @ segments.T
+        if len(by_function):
+            self.sums.first[n:] += by_function
         constant = [part.weights for part in tile.parts if part.weights.ndim == 1]
         self._weights = constant[-1] if constant else self._weights
 
@@ -96,14 +98,17 @@ class NodeSums:
 
     # ---------------------------------------------------------------------------------------------- the reference
 
-    def _add_with_numpy(self, raw: Raw, tile: Tile, sums: Sums) -> Floats:
-        """Add second moments, edges and range of a tile; returns the sums over its segments, (T, segments)."""
+    def _add_with_numpy(self, raw: Raw, tile: Tile, sums: Sums) -> tuple[Floats, Floats]:
+        """Add second moments, edges and range of a tile; returns what :func:`sum_tile` does."""
         segments = np.zeros((self.frontend.n_variables, len(tile.starts)))
+        by_function = np.zeros((len(tile.functions), self.frontend.n_variables))
         step = chunk_columns(self.frontend.n_variables, self.dtype.itemsize)
         at_once = len(tile.rows) if tile.edges else step
         for start in range(0, len(tile.rows), at_once):
             Z = self._variables(raw.columns(start, min(start + at_once, len(tile.rows))), start, tile)
             core = Z[:, : tile.n_core - start]  # a tile with a halo comes at once
+            if len(tile.functions):
+                by_function += tile.functions[:, start : start + core.shape[1]].astype(self.dtype) @ core.T
             pairs = [_PairSum(Z, edges) for edges in tile.edges if isinstance(edges, LocalPairs)]
             for a in range(0, max([core.shape[1], *(pair.n_pairs for pair in pairs)]), step):
                 if tile.parts and a < core.shape[1]:
@@ -111,7 +116,7 @@ class NodeSums:
                 for pair in pairs:  # the samples are still in the cache
                     pair.add(a, a + step)
             _add_edges(sums, Z, tile, pairs)
-        return segments
+        return segments, by_function
 
     def _variables(self, raw: Raw, start: int, tile: Tile) -> NDArray[Any]:
         """Variables of samples from position `start` of a tile on, relative to the shift; their range is noted."""

@@ -8,7 +8,7 @@ weights; graphs with edges along an order keep that order, and each tile brings 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa.core.graph.edges import ChainEdges, GroupEdges, SparseEdges
+from higsfa.core.graph.edges import AtomEdges, ChainEdges, SparseEdges
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.tile import (
     CellPlan,
@@ -32,6 +32,7 @@ from higsfa.core.sums.tile import (
     find_segments,
     make_selector,
     reduce_weightings,
+    rows_of,
 )
 
 Floats = NDArray[np.float64]
@@ -44,7 +45,7 @@ are read cell by cell lie close together and products may be added up in single 
 
 def make_plan(graph: TrainingGraph, block: int = BLOCK) -> Plan:
     """Cut the samples of a graph into blocks of a fixed size, and blocks into tiles."""
-    groups = [part.edges for part in graph.parts if isinstance(part.edges, GroupEdges)]
+    groups = [part.edges for part in graph.parts if isinstance(part.edges, AtomEdges)]
     kind = CellPlan if len(groups) == len(graph.parts) else OrderedPlan
     return kind.of(graph, groups, block)
 
@@ -112,34 +113,35 @@ class OrderedPlan(Plan):
     block: int
 
     @classmethod
-    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], block: int) -> OrderedPlan:
+    def of(cls, graph: TrainingGraph, groups: Sequence[AtomEdges], block: int) -> OrderedPlan:
         w = graph.sample_weight
         e = np.zeros(graph.n_samples)
         for edges in groups:
             e += w * np.append(edges.atom_degrees, 0.0)[edges.atoms]
         local = []
         for part in graph.parts:
-            if isinstance(part.edges, GroupEdges):
+            if isinstance(part.edges, AtomEdges):
                 continue
             differences = part.edges.n_forward <= 2 * graph.n_samples
             if not differences:
                 e += part.edges.pair_degrees()
             local.append((part.edges, differences))
         channels, mix = reduce_weightings(np.stack([graph.vertex_weights, e, w]))
-        offsets = np.cumsum([0] + [edges.n_atoms for edges in groups])
+        offsets, couplings, functions = rows_of(groups)
         atoms = np.array([edges.atoms for edges in groups], dtype=np.intp).reshape(len(groups), graph.n_samples)
         order = _whole(_order_of(local[0][0]), graph.n_samples)
         lengths = (length for _, _, length in _tracks(order, graph.n_samples, local))
         return cls(
-            weighting=Weighting(mix, tuple(edges.couplings for edges in groups), graph.total_edge_weight),
+            weighting=Weighting(mix, couplings, graph.total_edge_weight),
             n_channels=len(channels),
-            n_atoms=int(offsets[-1]),
+            n_atoms=int(offsets[-1]) + len(functions),
+            functions=functions,
             n_blocks=sum(-(-length // block) for length in lengths),
             has_edges=True,
             order=order,
             n_samples=graph.n_samples,
             channels=channels,
-            atom_rows=np.where(atoms >= 0, atoms + offsets[:-1, None], -1),
+            atom_rows=np.where((atoms >= 0) & (offsets[1:] > offsets[:-1])[:, None], atoms + offsets[:-1, None], -1),
             sample_weight=w,
             local=tuple(local),
             block=block,
@@ -171,21 +173,22 @@ class OrderedPlan(Plan):
         local = tuple(build(halo) for _, build in pieces)
         positions = np.concatenate([np.arange(lo, hi), halo])
         rows = positions if order is None else order[positions]
-        core = rows[: hi - lo]
+        core, n_atoms = rows[: hi - lo], self.n_atoms - len(self.functions)
+        functions = self.functions[:, core] if len(self.functions) else self.functions
         if make_part is None:
-            nothing = np.zeros((len(self.channels) + self.n_atoms, 0))
+            nothing = np.zeros((len(self.channels) + n_atoms, 0))
             none = np.zeros(hi - lo, dtype=bool)  # they are counted in the first track
-            return Tile(rows, hi - lo, (), np.zeros(0, dtype=np.intp), np.zeros(0), nothing, local, counted=none)
+            weights = np.zeros(len(self.channels) + self.n_atoms)
+            return Tile(rows, hi - lo, (), np.zeros(0, dtype=np.intp), weights, nothing, local, counted=none)
         if self._uniform:
             weights = self.channels[:, 0]
-            starts, lengths = np.zeros(1, dtype=np.intp), np.array([float(hi - lo)])
-            part = make_part(0, hi - lo, weights)
-            return Tile(rows, hi - lo, (part,), starts, lengths, weights[:, None].copy(), local)
+            part, starts = make_part(0, hi - lo, weights), np.zeros(1, dtype=np.intp)
+            return Tile(rows, hi - lo, (part,), starts, (hi - lo) * weights, weights[:, None].copy(), local)
         weights, atoms = self.channels[:, core], self.atom_rows[:, core]
         counted = np.asarray(weights.any(axis=0))
         change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
         starts, lengths = find_segments(change, len(core))
-        selector = make_selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], self.n_atoms)
+        selector = make_selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], n_atoms)
         constant = np.all(weights == weights[:, :1])
         part = make_part(0, hi - lo, weights[:, 0] if constant else weights)
         return Tile(
@@ -193,10 +196,11 @@ class OrderedPlan(Plan):
             hi - lo,
             (part,),
             starts,
-            lengths.astype(np.float64),
+            np.concatenate([selector @ lengths.astype(np.float64), functions.sum(axis=1)]),
             selector,
             local,
             counted=None if counted.all() else counted,
+            functions=functions,
         )
 
 

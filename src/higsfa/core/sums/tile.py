@@ -8,8 +8,8 @@ that the product z z^T of each is computed once and weighted afterwards.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -17,12 +17,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa.core.graph.edges import GroupEdges
+from higsfa.core.graph.edges import AtomEdges, GroupEdges, LowRankEdges
 from higsfa.core.graph.graph import TrainingGraph
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
+NO_FUNCTIONS: Floats = np.zeros((0, 0))
 MAX_LEVELS = 32
 """With more distinct sample weights than this, cells would be too small to be of use."""
 MAX_TABLE = 2**20
@@ -213,23 +214,34 @@ class Tile:
     ----------
     rows : sample numbers; the first `n_core` are summed, the others are the halo.
     parts : consecutive pieces of the core; none if only its edges count.
-    starts, lengths : the runs of samples that have the same weights and atoms; their total weight (their number, where
-        samples have no weights of their own).
+    starts : of the runs of samples that have the same weights and atoms.
+    weights : total weight of each channel, atom and label function in the tile.
     selector : (K + A, runs) matrix that turns sums over runs into weighted sums and group sums.
     edges : edges within the tile, from its core.
     sample_weight : weights of the core samples, which those of the parts are multiplied by; None if all are 1.
     counted : which core samples have a weight; None for all of them.
+    functions : (functions, n_core) functions of the labels, times vertex weights, of graphs of low rank.
     """
 
     rows: Ints
     n_core: int
     parts: tuple[Part, ...]
     starts: Ints
-    lengths: Floats
+    weights: Floats
     selector: Any
     edges: tuple[LocalEdges, ...] = ()
     sample_weight: Floats | None = None
     counted: NDArray[np.bool_] | None = None
+    functions: Floats = field(default_factory=lambda: NO_FUNCTIONS)
+
+
+def rows_of(groups: Sequence[AtomEdges]) -> tuple[Ints, tuple[Any, ...], Floats]:
+    """Where the group sums of each part begin, couplings of all rows, and label functions times vertex weights."""
+    offsets = np.cumsum([0] + [edges.n_atoms if isinstance(edges, GroupEdges) else 0 for edges in groups])
+    low = [edges for edges in groups if isinstance(edges, LowRankEdges)]
+    couplings = [edges.couplings for edges in groups if isinstance(edges, GroupEdges)]
+    functions = [edges.weighted_functions() for edges in low] or [NO_FUNCTIONS]
+    return offsets, (*couplings, *(edges.couplings for edges in low)), np.concatenate(functions)
 
 
 def find_segments(change: NDArray[np.bool_], n: int) -> tuple[Ints, Ints]:
@@ -259,9 +271,10 @@ class Plan(ABC):
     Attributes
     ----------
     weighting : how the K channels that are gathered become vertex, edge and plain weights.
-    n_channels, n_atoms : K, and the rows of group sums.
+    n_channels, n_atoms : K, and the rows of group sums, followed by those of label functions.
     n_blocks : number of blocks.
     has_edges : whether there are edges along an order or written out one by one.
+    functions : (functions, N) functions of labels times vertex weights, of graphs of low rank.
     """
 
     weighting: Weighting
@@ -269,6 +282,7 @@ class Plan(ABC):
     n_atoms: int
     n_blocks: int
     has_edges: bool = False
+    functions: Floats = field(default_factory=lambda: NO_FUNCTIONS)
 
     @abstractmethod
     def tiles(self, block: int, rows: int) -> Iterator[Tile]:
@@ -277,7 +291,7 @@ class Plan(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CellPlan(Plan):
-    """Row order, sorted by weights within each block; for graphs made of groups only."""
+    """Row order, sorted by weights within each block; for graphs made of groups and label functions only."""
 
     fine: NDArray[Any]  # (N,) combination of weights and atoms; those of equal weights are neighbours
     cell: Ints  # (F,) which combinations have equal weights
@@ -288,7 +302,7 @@ class CellPlan(Plan):
     varying: Floats | None = None  # (N,) weights of samples that multiply those of their cells; None if all are 1
 
     @classmethod
-    def of(cls, graph: TrainingGraph, groups: list[GroupEdges], block: int) -> CellPlan:
+    def of(cls, graph: TrainingGraph, groups: Sequence[AtomEdges], block: int) -> CellPlan:
         codes, sizes = [edges.atoms for edges in groups], [edges.n_atoms + 1 for edges in groups]
         levels, values, varying = sample_levels(graph.sample_weight)
         if levels is not None:
@@ -306,16 +320,17 @@ class CellPlan(Plan):
         rank[order] = np.arange(len(order))
         channels, atoms = channels[:, order], atoms[:, order]
         change = np.any(channels[:, 1:] != channels[:, :-1], axis=0)
-        offsets = np.cumsum([0] + [edges.n_atoms for edges in groups])
+        offsets, couplings, functions = rows_of(groups)
         return cls(
-            weighting=Weighting(mix, tuple(edges.couplings for edges in groups), graph.total_edge_weight),
+            weighting=Weighting(mix, couplings, graph.total_edge_weight),
             n_channels=len(channels),
-            n_atoms=int(offsets[-1]),
+            n_atoms=int(offsets[-1]) + len(functions),
+            functions=functions,
             n_blocks=-(-graph.n_samples // block),
             fine=rank.astype(np.uint16 if len(order) < 2**16 else np.intp)[number].take(joint),
             cell=np.concatenate([[0], np.cumsum(change)]),
             channels=channels,
-            atom_rows=np.where(atoms >= 0, atoms + offsets[:-1, None], -1),
+            atom_rows=np.where((atoms >= 0) & (offsets[1:] > offsets[:-1])[:, None], atoms + offsets[:-1, None], -1),
             sample_weight=w[order],
             block=block,
             varying=varying,
@@ -348,10 +363,21 @@ class CellPlan(Plan):
         weights = None if self.varying is None else self.varying[rows]
         totals = lengths.astype(np.float64) if weights is None else np.add.reduceat(weights, starts)
         own = fine[starts]
-        selector = make_selector(self.channels[:, own], self.atom_rows[:, own], self.sample_weight[own], self.n_atoms)
+        n_atoms = self.n_atoms - len(self.functions)
+        selector = make_selector(self.channels[:, own], self.atom_rows[:, own], self.sample_weight[own], n_atoms)
+        functions = self.functions[:, rows] if len(self.functions) else self.functions
         ends = np.clip(borders, 0, len(rows))
         parts = []
         for number, (a, b) in enumerate(pairwise([0, *ends.tolist()])):
             if b > a:
                 parts.append(make_part(a, b, self.channels[:, fine[a] if number < n_large else fine[a:b]]))
-        return Tile(rows, len(rows), tuple(parts), starts, totals, selector, sample_weight=weights)
+        return Tile(
+            rows,
+            len(rows),
+            tuple(parts),
+            starts,
+            np.concatenate([selector @ totals, functions.sum(axis=1)]),
+            selector,
+            sample_weight=weights,
+            functions=functions,
+        )

@@ -1,0 +1,135 @@
+"""Recipes whose edges are of low rank: the features that they ask for are functions of the labels themselves.
+
+Sums for these graphs need no sorting and no groups, so they can be gathered batch by batch, added and subtracted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from higsfa.core.graph import build
+from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.graph.labels import encode_classes, numeric, pick_label
+from higsfa.graphs.recipes import GraphRecipe, _check_count, _name
+
+
+class LabelGraph(GraphRecipe):
+    r"""Regression, exactly: the slowest features that the graph allows are the label and cosines of it.
+
+    Functions :math:`1, l, \cos(\pi u), \cos(2 \pi u), ...` of the label l, with u from 0 to 1 over its range, are
+    made orthonormal in this order. Function j shall have :math:`\Delta_j`; edges of weight
+    :math:`\gamma_{nn'} = \frac{v_n v_{n'}}{Q} \sum_j (1 - \Delta_j / 2) l_j(n) l_j(n')` do that (Escalante-B. and
+    Wiskott, JMLR 17(157), 2016). With a given range all sums add, so `partial_fit` is exact for any batches.
+
+    Parameters
+    ----------
+    label : str or int, optional
+        Which label, where there are several.
+    n_harmonics : int, default=9
+        Number of cosines.
+    label_range : (low, high), optional
+        The range of the label; that of the data by default. Labels outside are refused. Needed for `partial_fit`.
+    deltas : sequence of float, optional
+        The wanted Delta values of the label and of each cosine, from 0 to 2; 2 j / (J + 1) by default, j = 1 .. J.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa.graphs import LabelGraph
+    >>> graph = LabelGraph(n_harmonics=2).build(np.array([20.0, 30.0, 31.0, 45.0, 60.0]))
+    >>> graph.free_responses().delta_values[:3].round(3).tolist()
+    [0.5, 1.0, 1.5]
+    """
+
+    def __init__(self, label: Any = None, n_harmonics: int = 9, label_range: Any = None, deltas: Any = None) -> None:
+        self.label = label
+        self.n_harmonics = n_harmonics
+        self.label_range = label_range
+        self.deltas = deltas
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        _check_count("n_harmonics", self.n_harmonics, 0)
+        name = _name("label", self.label)
+        values = numeric(pick_label(y, self.label, n), "LabelGraph")
+        present = ~np.isnan(values) & (w > 0)
+        low, high = self._range(values[present], name)
+        u = (np.where(present, values, low) - low) / (high - low)
+        harmonics = np.cos(np.pi * u[:, None] * np.arange(1, self.n_harmonics + 1))
+        functions = np.column_stack([np.ones(n), 2.0 * u - 1.0, harmonics])
+        return build.low_rank(functions, self._deltas(), present, w, name=name)
+
+    def _range(self, present: np.ndarray, name: str) -> tuple[float, float]:
+        """The range of the label; all values that are present lie in it."""
+        if self.label_range is None:
+            if len(present) == 0:
+                raise ValueError(f"{name}: all values of the label are missing")
+            low, high = float(present.min()), float(present.max())
+            if low == high:
+                raise ValueError(f"{name}: the label has one distinct value ({low!r}); there is nothing to order")
+            return low, high
+        low, high = self._given_range()
+        outside = present[(present < low) | (present > high)]
+        if len(outside):
+            raise ValueError(
+                f"{name}: {len(outside)} labels such as {outside[0]:g} lie outside label_range=({low:g}, {high:g}); "
+                "give a range that holds all labels there may be"
+            )
+        return low, high
+
+    def _given_range(self) -> tuple[float, float]:
+        try:
+            low, high = (float(value) for value in self.label_range)
+        except (TypeError, ValueError):
+            low = high = np.nan
+        if not (np.isfinite(low) and np.isfinite(high) and low < high):
+            raise ValueError(f"label_range must be two numbers, the lower one first, got {self.label_range!r}")
+        return low, high
+
+    def _deltas(self) -> np.ndarray:
+        J = int(self.n_harmonics) + 1
+        if self.deltas is None:
+            return np.concatenate([[0.0], 2.0 * np.arange(1, J + 1) / (J + 1)])
+        deltas = np.asarray(self.deltas, dtype=np.float64)
+        if deltas.shape != (J,) or not np.all((deltas >= 0) & (deltas <= 2)):
+            raise ValueError(f"deltas must be {J} numbers from 0 to 2, one for the label and each harmonic")
+        return np.concatenate([[0.0], deltas])
+
+
+class CodeGraph(GraphRecipe):
+    """Classes in few features: the slowest features are binary digits of the number of the class.
+
+    C classes need C - 1 features of a clustered graph, but log2 C digits tell them apart. The digits shall have Delta
+    0; products of digits follow, highest order first, with Delta values that rise to 2 (Escalante-B. and Wiskott, JMLR
+    17(157), 2016). Classes are numbered in ascending order.
+
+    Parameters
+    ----------
+    label : str or int, optional
+        Which label, where there are several.
+    n_features : int, optional
+        How many codes are asked for, digits and products of them; all by default.
+    """
+
+    def __init__(self, label: Any = None, n_features: int | None = None) -> None:
+        self.label = label
+        self.n_features = n_features
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        if self.n_features is not None:
+            _check_count("n_features", self.n_features, 1)
+        name = _name("code", self.label)
+        classes, n_classes = encode_classes(pick_label(y, self.label, n))
+        return build.coded(classes, n_classes, self.n_features, w, name=name)
+
+
+class UniformGraph(GraphRecipe):
+    """All pairs of samples, labelled or not, with the same weight: every feature has Delta 2.
+
+    Added to a graph of labels, ``SerialGraph() + 0.1 * UniformGraph()``, it lets samples without labels count in the
+    covariance, and makes features that vary with noise less attractive: semi-supervised learning.
+    """
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        return build.low_rank(np.ones((n, 1)), np.zeros(1), w > 0, w, name="uniform")
