@@ -19,6 +19,7 @@ from higsfa.graphs import AutoGraph, ClusteredGraph, GraphRecipe, TrainingGraph,
 from higsfa.training.gather import NodeData
 from higsfa.training.statistics import (
     MAX_CLASS_CHANNELS,
+    ClassRule,
     ClassStatistics,
     GraphStatistics,
     Origin,
@@ -142,7 +143,7 @@ def _plain(value: Any) -> Any:
 def _gather_classes(
     data: NodeData, classes: tuple[np.ndarray, tuple[Any, ...]], w: np.ndarray, recipe: ClusteredGraph, y: Any
 ) -> ClassStatistics:
-    return gather_classes(data, *classes, w, recipe.origin(y), self_loops=bool(recipe.self_loops))
+    return gather_classes(data, *classes, w, recipe.origin(y), ClassRule(bool(recipe.self_loops)))
 
 
 class GSFA(LabelledEstimator):

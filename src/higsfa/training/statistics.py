@@ -1,6 +1,7 @@
 """Statistics of one node as users hold them: sums, and how they become a graph's covariances.
 
-Statistics of parts of the data add up (``a + b``), so that parts can be gathered in different places.
+Statistics of parts of the data add up (``a + b``), so that parts can be gathered in different places, and what was
+added can be taken away again (``a - b``): whole recordings, samples of classes, samples with numbers as labels.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa.core.graph.build import NotEnoughData, class_rates
+from higsfa.core.graph.build import NotEnoughData, class_rates, code_couplings
+from higsfa.core.graph.edges import low_rank_couplings
+from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import check_one_kind
 from higsfa.core.linalg import whole
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions, solve_node
-from higsfa.core.sums.plan import class_plan
-from higsfa.core.sums.sums import Covariances, Sums, covariances, group_products, merge, shifted, zero
+from higsfa.core.sums.plan import class_plan, label_plan
+from higsfa.core.sums.sums import Covariances, Sums, covariances, group_products, merge, scaled, shifted, zero
 from higsfa.core.sums.tile import Weighting, unit_of
 from higsfa.training.gather import NodeData
 
 Floats = NDArray[np.float64]
 
+LABEL_MIX = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+"""Vertex, edge and plain weights from the channels of label statistics."""
 MAX_CLASS_CHANNELS = 32
 """Up to this number of classes, sums are kept class by class, so that fits on parts of the data can be added."""
 
@@ -108,16 +113,48 @@ class Statistics:
         return solve_node(self.covariances(), frontend, self.shift, options)
 
     def __add__(self, other: object) -> Any:
+        return self._combined(other, 1.0) if isinstance(other, type(self)) else NotImplemented
+
+    def __sub__(self, other: object) -> Any:
+        """Statistics without the samples of `other`; the range of the inputs stays as it is."""
         if not isinstance(other, type(self)):
             return NotImplemented
+        less = self._combined(other, -1.0)
+        less._check_left(self)
+        return less
+
+    def scaled(self, factor: float) -> Any:
+        """Statistics in which every sample counts `factor` times as much: old samples are forgotten by and by."""
+        if not 0 < factor <= 1:
+            raise ValueError(f"factor must be above 0 and at most 1, got {factor!r}")
+        return replace(self, sums=scaled(self.sums, factor))
+
+    def _combined(self, other: Any, sign: float) -> Any:
+        """The sum or difference of both."""
         if not self.origin.fits(other.origin):
             raise _different(self, other)
         _check_same_inputs(self.frontend, other.frontend)
         first, second = self._aligned(other)
         moved = shifted(second.sums, second.shift - first.shift)
+        sums = merge(first.sums.copy(), moved if sign == 1.0 else scaled(moved, sign))
+        if sign != 1.0:
+            sums = replace(sums, low=first.sums.low, high=first.sums.high)
         precision = max(first.precision, second.precision)
         origin = first.origin if first.origin.terms[0][2] is not None else second.origin
-        return replace(first, sums=merge(first.sums.copy(), moved), precision=precision, origin=origin)
+        return replace(first, sums=sums, precision=precision, origin=origin)
+
+    def _check_left(self, before: Statistics) -> None:
+        """Raise if what was taken away cannot have been in: weights or variances would be negative."""
+        sums, old = self.sums, before.sums
+        K = sums.n_channels
+        slack = 1e-9 * np.abs(old.weights[: old.n_channels]).max(initial=0.0)
+        mass = np.maximum(sums.weights[:K, None], slack)
+        variances = np.einsum("kii->ki", sums.second) - sums.first[:K] ** 2 / np.where(mass > 0, mass, 1.0)
+        room = 1e3 * self.precision * np.einsum("kii->i", np.abs(old.second))
+        if np.any(sums.weights[:K] < -slack) or np.any(variances < -room):
+            raise ValueError(
+                f"{self}: the samples that are taken away were not all in: weights or variances would be negative"
+            )
 
     def __radd__(self, other: object) -> Any:
         if isinstance(other, Statistics):
@@ -176,7 +213,8 @@ class GraphStatistics(Statistics):
     def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
         raise ValueError(
             f"{self} cannot be added: this graph is built from all samples at once. Statistics of parts add for time "
-            f"series (SFA, ISFA) and for classes of one label (ClusteredGraph), up to {MAX_CLASS_CHANNELS} of them"
+            "series (SFA, ISFA), for numbers (LabelGraph with a label_range) and for up to "
+            f"{MAX_CLASS_CHANNELS} classes of one label (ClusteredGraph, CodeGraph)"
         )
 
 
@@ -191,22 +229,73 @@ class SequenceStatistics(Statistics):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassStatistics(Statistics):
-    """Statistics class by class: enough for a clustered graph once all samples have been seen."""
+class LabelStatistics(Statistics):
+    """Statistics for graphs of label functions. Channels are vertex weights and sample weights.
 
-    classes: tuple[Any, ...]
-    self_loops: bool
+    Attributes
+    ----------
+    label_moments : for each graph, the sums of v h h^T over its functions h.
+    deltas : for each graph, the wanted Delta values of its functions.
+    """
+
+    label_moments: tuple[Floats, ...]
+    deltas: tuple[Floats, ...]
 
     def weighting(self) -> Weighting:
-        """Edges 1/(N_s - 1) without self pairs, or 1/N_s with them; v = 1 for samples with partners."""
+        R = float(sum(moments[0, 0] for moments in self.label_moments))
+        if not R > 0:
+            raise NotEnoughData("no sample has a label yet")
+        couplings = [low_rank_couplings(M, deltas) for M, deltas in zip(self.label_moments, self.deltas, strict=True)]
+        return Weighting(LABEL_MIX, tuple(couplings), R)
+
+    def scaled(self, factor: float) -> LabelStatistics:
+        less: LabelStatistics = super().scaled(factor)
+        return replace(less, label_moments=tuple(factor * moments for moments in self.label_moments))
+
+    def _combined(self, other: Any, sign: float) -> Any:
+        both = super()._combined(other, sign)
+        moments = (a + sign * b for a, b in zip(self.label_moments, other.label_moments, strict=True))
+        return replace(both, label_moments=tuple(moments))
+
+
+@dataclass(frozen=True)
+class ClassRule:
+    """How classes are joined: all pairs of a class, with or without self pairs; or by binary codes."""
+
+    self_loops: bool = False
+    codes: bool = False
+    n_features: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ClassStatistics(Statistics):
+    """Statistics class by class: enough for a graph of classes once all samples have been seen."""
+
+    classes: tuple[Any, ...]
+    rule: ClassRule
+
+    def weighting(self) -> Weighting:
+        """Clustered: edges 1/(N_s - 1) without self pairs, or 1/N_s with them; v = 1 for samples with partners."""
         masses = self.sums.weights[1 : self.sums.n_channels]
-        kept, rates = class_rates(masses, self_loops=self.self_loops, name="clustered")
+        if self.rule.codes:
+            return self._coded(masses)
+        kept, rates = class_rates(masses, self_loops=self.rule.self_loops, name="clustered")
         edges = np.zeros(self.sums.n_channels)
         edges[1:][kept] = rates
         mix = np.ones((3, self.sums.n_channels))
         mix[0] = edges > 0
         mix[1] = self.sums.weights * edges
         return Weighting(mix, (sp.csr_array(sp.diags_array(edges)),), float(masses[kept].sum()))
+
+    def _coded(self, masses: Floats) -> Weighting:
+        """Classes in ascending order have the codes 0, 1, ...; v = 1."""
+        order = np.array(sorted(np.flatnonzero(masses > 1e-9), key=lambda i: self.classes[i]), dtype=np.intp)
+        K = self.sums.n_channels
+        couplings = np.zeros((K, K))
+        couplings[np.ix_(1 + order, 1 + order)] = code_couplings(masses[order], self.rule.n_features, name="code")
+        mix = np.ones((3, K))
+        mix[:2] = np.isin(np.arange(K), 1 + order)
+        return Weighting(mix, (sp.csr_array(couplings),), float(masses[order].sum()))
 
     def covariances(self) -> Covariances:
         sums = self.sums
@@ -246,12 +335,19 @@ def gather_classes(
     classes: tuple[Any, ...],
     w: Floats,
     origin: Origin,
-    *,
-    self_loops: bool,
+    rule: ClassRule,
 ) -> ClassStatistics:
     """Statistics class by class; code -1 is a sample without a class."""
     unit = unit_of(w)
     sums, shift, frontend, precision = data.gather(class_plan(codes, len(classes), w / unit))
     for array in (sums.weights, sums.first, sums.second):
         array *= unit
-    return ClassStatistics(sums, shift, frontend, precision, origin, classes, self_loops)
+    return ClassStatistics(sums, shift, frontend, precision, origin, classes, rule)
+
+
+def gather_labels(data: NodeData, graph: TrainingGraph, unit: float, origin: Origin) -> LabelStatistics:
+    """Statistics for graphs of label functions, of which `graph` was built with sample weights divided by `unit`."""
+    sums, shift, frontend, precision = data.gather(label_plan(graph))
+    edges: list[Any] = [part.edges for part in graph.parts]
+    moments, deltas = tuple(unit * one.moments for one in edges), tuple(one.deltas for one in edges)
+    return LabelStatistics(scaled(sums, unit), shift, frontend, precision, origin, moments, deltas)

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa.core.graph.edges import AtomEdges, ChainEdges, SparseEdges
+from higsfa.core.graph.edges import AtomEdges, ChainEdges, LowRankEdges, SparseEdges
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.tile import (
     CellPlan,
@@ -48,6 +48,15 @@ def make_plan(graph: TrainingGraph, block: int = BLOCK) -> Plan:
     groups = [part.edges for part in graph.parts if isinstance(part.edges, AtomEdges)]
     kind = CellPlan if len(groups) == len(graph.parts) else OrderedPlan
     return kind.of(graph, groups, block)
+
+
+def label_plan(graph: TrainingGraph) -> Plan:
+    """A plan for graphs of label functions, with a channel for vertex weights and one for sample weights.
+
+    The channels do not depend on the samples, so that sums of any batches add.
+    """
+    groups = [part.edges for part in graph.parts if isinstance(part.edges, LowRankEdges)]
+    return CellPlan.of(graph, groups, BLOCK, fixed=True)
 
 
 def class_plan(classes: Ints, n_classes: int, w: Floats) -> Plan:

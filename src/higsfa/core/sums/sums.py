@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,20 @@ def shifted(sums: Sums, delta: Floats) -> Sums:
         out.second[k] += cross + cross.T + sums.weights[k] * np.outer(delta, delta)
     out.first += np.outer(sums.weights, delta)
     return out
+
+
+def scaled(sums: Sums, factor: float) -> Sums:
+    """The same sums for samples of other weights; the range of the inputs stays."""
+    return replace(
+        sums,
+        weights=factor * sums.weights,
+        first=factor * sums.first,
+        second=factor * sums.second,
+        edges=None if sums.edges is None else factor * sums.edges,
+        low=sums.low.copy(),
+        high=sums.high.copy(),
+        edge_weight=factor * sums.edge_weight,
+    )
 
 
 def merge(a: Sums, b: Sums) -> Sums:

@@ -302,7 +302,7 @@ class CellPlan(Plan):
     varying: Floats | None = None  # (N,) weights of samples that multiply those of their cells; None if all are 1
 
     @classmethod
-    def of(cls, graph: TrainingGraph, groups: Sequence[AtomEdges], block: int) -> CellPlan:
+    def of(cls, graph: TrainingGraph, groups: Sequence[AtomEdges], block: int, *, fixed: bool = False) -> CellPlan:
         codes, sizes = [edges.atoms for edges in groups], [edges.n_atoms + 1 for edges in groups]
         levels, values, varying = sample_levels(graph.sample_weight)
         if levels is not None:
@@ -314,7 +314,8 @@ class CellPlan(Plan):
         for part, edges, own in zip(graph.parts, groups, atoms, strict=True):
             v += w * np.append(part.rates, 0.0)[own]
             e += w * np.append(edges.atom_degrees, 0.0)[own]
-        channels, mix = reduce_weightings(np.stack([v, e, w]))
+        # Channels that do not depend on the weights: v, which is e where functions are the only edges, and w.
+        channels, mix = (np.stack([v, w]), np.eye(2)) if fixed else reduce_weightings(np.stack([v, e, w]))
         order = np.lexsort((*atoms[::-1], *-channels))  # large weights first, see Part
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
