@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from higsfa.core.graph.build import NotEnoughData, class_rates, code_couplings
-from higsfa.core.graph.edges import low_rank_couplings
+from higsfa.core.graph.edges import LowRank
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import check_one_kind
 from higsfa.core.linalg import whole
@@ -238,14 +238,14 @@ class LabelStatistics(Statistics):
     deltas : for each graph, the wanted Delta values of its functions.
     """
 
-    label_moments: tuple[Floats, ...]
+    label_moments: tuple[NDArray[Any], ...]
     deltas: tuple[Floats, ...]
 
     def weighting(self) -> Weighting:
         R = float(sum(moments[0, 0] for moments in self.label_moments))
         if not R > 0:
             raise NotEnoughData("no sample has a label yet")
-        couplings = [low_rank_couplings(M, deltas) for M, deltas in zip(self.label_moments, self.deltas, strict=True)]
+        couplings = [LowRank.of(M, deltas) for M, deltas in zip(self.label_moments, self.deltas, strict=True)]
         return Weighting(LABEL_MIX, tuple(couplings), R)
 
     def scaled(self, factor: float) -> LabelStatistics:

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa.core.graph.edges import ChainEdges, GroupEdges, LowRankEdges, SparseEdges, chain, low_rank_couplings
+from higsfa.core.graph.edges import ChainEdges, GroupEdges, LowRank, LowRankEdges, SparseEdges, chain
 from higsfa.core.graph.graph import Part, TrainingGraph
 
 Floats = NDArray[np.float64]
@@ -218,8 +218,9 @@ def code_couplings(masses: Floats, n_features: int | None, *, name: str) -> Floa
     deltas = np.concatenate([np.zeros(1 + n_digits), 2.0 * np.arange(1, len(products) + 1) / (len(products) + 1)])
     if n_features is not None:
         codes, deltas = codes[:, : n_features + 1], deltas[: n_features + 1]
-    K = low_rank_couplings((codes.T * masses) @ codes, deltas)
-    return np.asarray(codes @ K @ codes.T)
+    basis, strengths = LowRank.of((codes.T * masses) @ codes, deltas)
+    L = codes @ basis.T
+    return np.asarray((L * strengths) @ L.T)
 
 
 def sequence(lengths: Ints, lag: int, *, scaled: bool = True, may_be_empty: bool = False) -> TrainingGraph:

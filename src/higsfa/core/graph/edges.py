@@ -7,7 +7,7 @@ vertex and what the edges look like as a sparse matrix (for small N); the sums o
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -102,6 +102,9 @@ class GroupEdges(AtomEdges):
 
 MAX_DENSE = 5000
 """Most samples of a graph of low rank that is written out: its matrix is full."""
+EXTENDED = np.longdouble
+"""Functions of a label that fills little of its range are nearly dependent: what is left of one, once those before it
+are taken away, may be 1e-10 of it, and rounding errors grow by as much."""
 DEPENDENT = 1e-10
 """A function of which less than this part is left, once those before it are taken away, depends on them."""
 
@@ -132,8 +135,8 @@ class LowRankEdges(AtomEdges):
 
     Attributes
     ----------
-    moments : (m, m) sums of v h h^T over the functions h.
-    couplings : (m, m) K with gamma = (v h) K (v h)^T.
+    moments : (m, m) sums of v h h^T over the functions h, in extended precision.
+    couplings : how gamma is made of the functions.
     """
 
     atoms: NDArray[Any]
@@ -144,21 +147,27 @@ class LowRankEdges(AtomEdges):
     n_atoms: int = field(init=False, default=1)
     atom_degrees: Floats = field(init=False)
     total_weight: float = field(init=False)
-    moments: Floats = field(init=False)
-    couplings: Floats = field(init=False)
+    moments: NDArray[Any] = field(init=False)
+    couplings: LowRank = field(init=False)
 
     def __post_init__(self) -> None:
         degrees = np.array([self.rate])
         self.__dict__.update(atom_degrees=degrees)
-        H, v = self.functions, self.on_samples(degrees)
-        moments = np.where(v > 0, H.T * v, 0.0) @ np.where(v[:, None] > 0, H, 0.0)
-        couplings = low_rank_couplings(moments, self.deltas)
+        v = self.on_samples(degrees)
+        inside = v > 0
+        H, v = self.functions[inside].astype(EXTENDED), v[inside].astype(EXTENDED)
+        moments = (H.T * v) @ H
+        couplings = LowRank.of(moments, self.deltas)
         self.__dict__.update(total_weight=float(moments[0, 0]), moments=moments, couplings=couplings)
 
     def weighted_functions(self) -> Floats:
         """(m, N) functions times vertex weights."""
         v = self.on_samples(self.atom_degrees)
         return np.asarray(np.where(v > 0, self.functions.T * v, 0.0))
+
+    def orthonormal_functions(self) -> Floats:
+        """(m, N) functions l times vertex weights: gamma is the sum of their products, each times its strength."""
+        return self.couplings.basis @ self.weighted_functions()
 
     def scaled(self, factor: float) -> LowRankEdges:
         return replace(self, rate=factor * self.rate)
@@ -176,29 +185,37 @@ class LowRankEdges(AtomEdges):
                 f"to_sparse: this graph joins all pairs of {len(self.atoms):,} samples, and its matrix would be full; "
                 f"it is written out for up to {MAX_DENSE:,} of them. Use to_operator()"
             )
-        H = self.weighted_functions()
-        return sp.csr_array(H.T @ self.couplings @ H)
+        L = self.orthonormal_functions()
+        return sp.csr_array((L.T * self.couplings.strengths) @ L)
 
 
-def low_rank_couplings(moments: Floats, deltas: Floats) -> Floats:
-    r"""K = L^-T diag(lambda) L^-1 / Q, given M = sum v h h^T and M / Q = L L^T.
+class LowRank(NamedTuple):
+    """Couplings B^T diag(strengths) B of label functions: rows of B make orthonormal ones of them.
 
-    Functions that depend on earlier ones are left out: their rows and columns of K are 0.
+    The product is never formed: where functions are nearly dependent, its entries are as large as 1e10.
     """
-    m, Q = len(moments), moments[0, 0]
-    kept: list[int] = []
-    basis = np.zeros((m, m))  # rows are orthonormal combinations of functions
-    for j in range(m if Q > 0 else 0):
-        row = np.zeros(m)
-        row[j] = 1.0
-        for _ in range(2):  # twice is enough
-            row = row - basis[kept].T @ (basis[kept] @ (moments @ row) / Q)
-        left = float(row @ moments @ row) / Q
-        if left > DEPENDENT * moments[j, j] / Q:
-            basis[j] = row / np.sqrt(left)
-            kept.append(j)
-    strengths = 1.0 - deltas / 2.0
-    return np.asarray((basis.T * strengths) @ basis / Q) if Q > 0 else np.zeros((m, m))
+
+    basis: Floats
+    strengths: Floats
+
+    @classmethod
+    def of(cls, moments: NDArray[Any], deltas: Floats) -> LowRank:
+        """Orthonormal functions in the given order, from M = sum v h h^T; those that depend on others are left out."""
+        m, Q = len(moments), moments[0, 0]
+        moments = moments.astype(EXTENDED)
+        kept: list[int] = []
+        basis = np.zeros((m, m), EXTENDED)
+        for j in range(m if Q > 0 else 0):
+            row = np.zeros(m, EXTENDED)
+            row[j] = 1.0
+            for _ in range(2):  # twice is enough
+                row = row - basis[kept].T @ (basis[kept] @ (moments @ row) / Q)
+            left = row @ moments @ row / Q
+            if left > DEPENDENT * moments[j, j] / Q:
+                basis[j] = row / np.sqrt(left)
+                kept.append(j)
+        strengths = (1.0 - deltas / 2.0) / float(Q) if Q > 0 else np.zeros(m)
+        return cls(basis.astype(np.float64), strengths)
 
 
 @dataclass(frozen=True, eq=False)

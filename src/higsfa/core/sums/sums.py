@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.core.graph.edges import LowRank
 from higsfa.core.sums.tile import Plan, Weighting
 
 Floats = NDArray[np.float64]
@@ -161,13 +162,16 @@ def group_products(sums: Sums, weighting: Weighting) -> Floats:
 
 
 def _group_factors(sums: Sums, weighting: Weighting) -> tuple[Floats, Floats]:
-    """S and K S, for all group parts one below the other."""
-    coupled, offset = [np.zeros((0, sums.first.shape[1]))], sums.n_channels
+    """S and K S, for all parts one below the other; sums of label functions made orthonormal."""
+    rows, coupled, offset = [np.zeros((0, sums.first.shape[1]))], [np.zeros((0, sums.first.shape[1]))], sums.n_channels
     for couplings in weighting.couplings:
-        n_atoms = couplings.shape[0]
-        coupled.append(couplings @ sums.first[offset : offset + n_atoms])
-        offset += n_atoms
-    return sums.first[sums.n_channels : offset], np.concatenate(coupled)
+        low_rank = isinstance(couplings, LowRank)
+        n = len(couplings.strengths) if low_rank else couplings.shape[0]
+        own = sums.first[offset : offset + n]
+        rows.append(couplings.basis @ own if low_rank else own)
+        coupled.append(couplings.strengths[:, None] * rows[-1] if low_rank else couplings @ own)
+        offset += n
+    return np.concatenate(rows), np.concatenate(coupled)
 
 
 def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: float) -> Covariances:

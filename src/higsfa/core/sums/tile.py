@@ -39,12 +39,12 @@ class Weighting:
     Attributes
     ----------
     mix : (3, K) vertex, edge and plain weights as combinations of channels.
-    couplings : couplings K of the group parts, in the order of their group sums.
+    couplings : couplings K of the group parts and of those of low rank, in the order of their sums.
     edge_weight : R.
     """
 
     mix: Floats
-    couplings: tuple[sp.csr_array, ...]
+    couplings: tuple[Any, ...]
     edge_weight: float
 
 
