@@ -6,8 +6,8 @@ import pytest
 from higsfa import HGSFA, HiGSFA, sources
 from higsfa.experiments import ExperimentError, load_config, with_values
 from higsfa.experiments.data import blocks
+from higsfa.experiments.interface import Counted
 from higsfa.experiments.methods import make_graph, make_network, methods_of
-from higsfa.experiments.reporting import Counted
 from higsfa.experiments.split import Label
 from higsfa.graphs import ClusteredGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
 

@@ -10,7 +10,7 @@ from PIL import Image
 from higsfa.datasets import make_faces, read_fgnet, read_morph2
 from higsfa.experiments import ExperimentError, Run, load_config, train, with_values
 from higsfa.experiments.data import Samples, Scaled, range_of, unit_range
-from higsfa.experiments.reading import checked
+from higsfa.experiments.interface import checked
 from higsfa.experiments.split import make_sets, network_input, open_experiment
 from higsfa.images import FaceSampler
 

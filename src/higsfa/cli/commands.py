@@ -184,7 +184,7 @@ def configs(
       higsfa configs folder
       higsfa configs folder -o my.toml
     """
-    from higsfa.experiments.reading import shipped_configs, shipped_text
+    from higsfa.experiments.interface import shipped_configs, shipped_text
     from higsfa.io import write_atomically
 
     known = shipped_configs()

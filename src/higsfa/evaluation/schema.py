@@ -53,6 +53,8 @@ MAX_PREDICTIONS = 128 * 2**20
 MAX_ROWS = 1_000_000
 """Rows of predictions.csv that a report reads."""
 
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+
 
 class ReportError(ValueError):
     """A file of a run folder is not as it should be."""
@@ -309,6 +311,23 @@ def plain(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def guarded(text: str) -> str:
+    """A text for a table; one that a spreadsheet would take for a formula, as it begins with = or the like, is quoted.
+
+    Examples
+    --------
+    >>> [guarded(text) for text in ("=1+1", "-1.5", "@home", "home", "'tis")]
+    ["'=1+1", '-1.5', "'@home", 'home', "''tis"]
+    """
+    is_formula = text.startswith(("=", "+", "-", "@", "\t", "\r", "'")) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if is_formula else text
+
+
+def unguarded(text: str) -> str:
+    """The text that `guarded` was given."""
+    return text.removeprefix("'")
 
 
 # ---------------------------------------------------------------------------------------------- reading

@@ -18,7 +18,7 @@ from higsfa.datasets import read_folder
 from higsfa.datasets.readers import read_eyes
 from higsfa.experiments import config as tables
 from higsfa.experiments.config import FileData
-from higsfa.experiments.reporting import ExperimentError, in_one_line, named, noted
+from higsfa.experiments.interface import ExperimentError, in_one_line, named, noted
 from higsfa.images import FaceSampler, normalize_pose
 from higsfa.io.arrays import read_npz
 from higsfa.sources import ImageFiles, Source

@@ -1,11 +1,11 @@
-"""From data and the tables [labels], [protocol] and [distortion] to folds: what to train on, and what to test on."""
+"""From data and the tables [labels], [protocol] and [distortion] to folds: samples to train and to test on."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,9 @@ from higsfa import sources
 from higsfa.core.graph.labels import encode_classes, is_discrete, missing, numeric
 from higsfa.evaluation import protocols
 from higsfa.evaluation.schema import LARGEST
-from higsfa.experiments.config import Config, DataTable, DistortionTable, FileData
+from higsfa.experiments.config import Config, DataTable, DistortionTable, FileData, LabelTable
 from higsfa.experiments.data import PixelRange, Samples, read_data
-from higsfa.experiments.reporting import ExperimentError, in_one_line, named, noted
+from higsfa.experiments.interface import ExperimentError, in_one_line, named, noted
 from higsfa.images import Distortion, oriented_edges
 from higsfa.sources import Source
 
@@ -24,7 +24,6 @@ USUAL_LABELS = {
     **dict.fromkeys(("faces", "morph2", "utkface", "fairface"), ("age", "gender", "race")),
     **{"digits": ("digit",), "toy": ("s1",), "fgnet": ("age",)},
 }
-UNITS = {"age": "years"}
 MAX_LABEL = LARGEST / 100
 """Errors of such a label are numbers that metrics.json may hold."""
 CUT = {"eyes": "aligned by the eyes", "centre": "cut about their centre", None: "taken as they are"}
@@ -57,59 +56,45 @@ def read_labels(config: Config, data: Samples) -> tuple[list[Label], dict[str, N
     for name in config.labels:
         if name not in names:
             raise ExperimentError(f"[labels.{name}]: there is no label {name!r}; data.labels are {', '.join(names)}")
-    labels, values = [], {}
+    values, labels, taken = {}, [], {"fold", "sample"}
     for name in names:
         if name not in data.labels:
             raise ExperimentError(f"[data] labels: no label {name!r}; the data have {named(data.labels)}")
-        label, column = _label(config, name, data.labels[name])
-        labels.append(label)
-        values[name] = column
-    _check_columns(labels)
+        # Labels and estimates are columns of one table, so their names must differ.
+        columns = {name, f"{name}_estimate", f"{name}_probability"}
+        if columns & taken:
+            clash = min(columns & taken)
+            raise ExperimentError(f"data.labels: {name!r} clashes with {clash!r} in predictions.csv; rename it")
+        taken |= columns
+        labels.append(_label(name, config.labels.get(name, LabelTable()), data.labels[name]))
+        values[name] = label_values(labels[-1], config, data.labels[name])
+        if missing(values[name]).all():
+            raise ExperimentError(f"label {name!r}: all its values are missing; leave it out of data.labels")
     return labels, values
 
 
-def _check_columns(labels: list[Label]) -> None:
-    """Labels and their estimates are columns of one table, whose names must differ."""
-    taken = {"fold", "sample"}
-    for label in labels:
-        wanted = {label.name, f"{label.name}_estimate", f"{label.name}_probability"}
-        if wanted & taken:
-            clash = min(wanted & taken)
-            raise ExperimentError(f"data.labels: {label.name!r} clashes with {clash!r} in predictions.csv; rename it")
-        taken |= wanted
-
-
-def _label(config: Config, name: str, values: NDArray[Any]) -> tuple[Label, NDArray[Any]]:
-    table = config.labels.get(name)
-    kind = table.kind if table is not None else "auto"
-    has_names = table is not None and table.names is not None
-    if has_names and kind == "numeric":
+def _label(name: str, table: LabelTable, values: NDArray[Any]) -> Label:
+    if table.names is not None and table.kind == "numeric":
         raise ExperimentError(f"[labels.{name}]: names are for categorical labels; leave them out or change kind")
-    is_numeric = kind == "numeric" or (kind == "auto" and not has_names and not is_discrete(values))
-    unit = table.unit if table is not None and table.unit is not None else UNITS.get(name) if is_numeric else None
-    label = Label(name, is_numeric, unit)
-    column = label_values(label, config, values)
-    if missing(column).all():
-        raise ExperimentError(f"label {name!r}: all its values are missing; leave it out of data.labels")
-    return label, column
+    is_open = table.kind == "auto" and table.names is None
+    is_numeric = table.kind == "numeric" or (is_open and not is_discrete(values))
+    usual = "years" if is_numeric and name == "age" else None
+    return Label(name, is_numeric, usual if table.unit is None else table.unit)
 
 
 def label_values(label: Label, config: Config, values: NDArray[Any]) -> NDArray[Any]:
-    """A column in the form that its label has."""
-    table = config.labels.get(label.name)
+    """A column of a label: numbers, or texts and None."""
     if label.is_numeric:
         with in_one_line(f"[labels.{label.name}] kind = 'numeric'"):
             column = numeric(values, f"label {label.name!r}")
         largest = np.max(np.abs(column), initial=0, where=~np.isnan(column))
         if largest > MAX_LABEL:
             raise ExperimentError(
-                f"label {label.name!r} has values up to {largest:.3g}, too large to report errors of; "
-                "give it in a larger unit"
+                f"label {label.name!r} has values up to {largest:.3g}, too large for a report; use a larger unit"
             )
         return column
-    out = np.full(len(values), None, dtype=object)
-    known = ~missing(values)
-    names = table.names if table is not None else None
+    out, known = np.full(len(values), None, dtype=object), ~missing(values)
+    names = config.labels.get(label.name, LabelTable()).names
     out[known] = [_text(value, names, label.name) for value in values[known].tolist()]
     return out
 
@@ -127,8 +112,7 @@ def _text(value: Any, names: list[str] | None, label: str) -> str:
 # ---------------------------------------------------------------------------------------------- folds
 
 
-@dataclass(frozen=True, eq=False)
-class Fold:
+class Fold(NamedTuple):
     """One split into samples to train on and samples to test on."""
 
     train: Samples
@@ -137,35 +121,23 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Data that are ready for training.
-
-    Attributes
-    ----------
-    name : str
-        Of the data.
-    labels, scored : lists of Label
-        Those to learn, and those of them that the test data have too.
-    data, test_data : Samples
-        What the folds are parts of; both are the same unless the test data are another data set.
-    folds : list of Fold
-    warnings : tuple of str
-    """
+    """Data that are ready for training."""
 
     name: str
     labels: list[Label]
+    """Labels to learn."""
     scored: list[Label]
+    """Those that the test data have too."""
     data: Samples
+    """What the folds are parts of."""
     test_data: Samples
+    """The same, unless the test data are another data set."""
     folds: list[Fold]
     warnings: tuple[str, ...]
 
-    @property
-    def pixel_range(self) -> PixelRange | None:
-        return self.data.pixel_range
-
 
 def open_experiment(config: Config, *, n_jobs: int | None = None) -> Experiment:
-    """Read the data and cut them into folds. Picture files are decoded when they are asked for; see `decoded`."""
+    """Read the data and cut them into folds. Picture files are decoded when they are read; see `decoded`."""
     data = _grouped(read_data(config.data, n_jobs=n_jobs))
     labels, values = read_labels(config, data)
     truth = dict(values)
@@ -182,7 +154,7 @@ def open_experiment(config: Config, *, n_jobs: int | None = None) -> Experiment:
 
 
 def decoded(config: Config, experiment: Experiment, folder: Path) -> Experiment:
-    """The same experiment with its picture files decoded once, into files of a folder."""
+    """The same experiment with its picture files decoded, into files of a folder."""
 
     def cached(samples: Samples, table: DataTable, name: str) -> Source:
         if not isinstance(table, FileData):
@@ -210,9 +182,8 @@ def _splits(config: Config, data: Samples) -> list[protocols.Split]:
         return [protocols.Split(np.flatnonzero(~data.is_test), np.flatnonzero(data.is_test))]
     if table.kind == "random":
         persons = _identity(data) if table.by_person else None
-        return protocols.random_splits(
-            len(data), 1 - table.test_share, groups=persons, n_repeats=table.repeats, random_state=table.seed
-        )
+        share, repeats = 1 - table.test_share, table.repeats
+        return protocols.random_splits(len(data), share, groups=persons, n_repeats=repeats, random_state=table.seed)
     if table.kind == "leave_persons_out":
         return protocols.leave_persons_out(_identity(data), table.n_persons, table.repeats, table.seed)
     sizes = None if table.sizes is None else {str(key): size for key, size in table.sizes.items()}
@@ -226,7 +197,7 @@ def _identity(data: Samples) -> NDArray[Any]:
 
 
 def _grouped(data: Samples) -> Samples:
-    """With a group for each person; samples of unknown persons are groups of their own."""
+    """With a group for each person; a sample of an unknown person is a group of its own."""
     if "identity" not in data.labels:
         return data
     codes, n_known = encode_classes(data.labels["identity"])
@@ -234,7 +205,7 @@ def _grouped(data: Samples) -> Samples:
 
 
 def _binary_race(values: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """B against all others, to learn; and the same for B and W only, to be scored."""
+    """B against all others, to learn; the same for B and W only, to score by."""
     if "race" not in values:
         raise ExperimentError("[protocol] binary_race needs the label 'race'; add it to data.labels")
     with in_one_line("[protocol] binary_race"):
@@ -250,19 +221,17 @@ def _cross_database(
     other = _grouped(read_data(config.test_data, n_jobs=n_jobs))
     if other.source.shape != data.source.shape:
         raise ExperimentError(
-            f"[test_data]: samples have shape {other.source.shape}, those of [data] {data.source.shape}; "
-            "set the same size in both"
+            f"[test_data]: shape {other.source.shape} of a sample, in [data] {data.source.shape}; set the same size"
         )
     if other.pixel_range != data.pixel_range:
         raise ExperimentError(
-            f"[test_data]: black and white are {other.pixel_range}, those of [data] {data.pixel_range}; "
-            "store grey values of both in the same way"
+            f"[test_data]: black and white are {other.pixel_range}, in [data] {data.pixel_range}; store both alike"
         )
     notes = data.warnings + other.warnings
     if other.cropping != data.cropping:
         notes += (
-            f"pictures to train on are {CUT[data.cropping]}, those to test on are {CUT[other.cropping]}: scores say "
-            "little; give eye positions for both, or for none",
+            f"training pictures are {CUT[data.cropping]}, test pictures are {CUT[other.cropping]}: scores say little; "
+            "give eye positions for both, or for none",
         )
     scored = [label for label in labels if label.name in other.labels]
     if not scored:
@@ -283,7 +252,7 @@ def _cross_database(
 
 
 def _check(folds: list[Fold], labels: list[Label]) -> None:
-    for what, part in [pair for fold in folds for pair in (("training", fold.train), ("test", fold.test))]:
+    for what, part in [pair for fold in folds for pair in zip(("training", "test"), fold, strict=True)]:
         if len(part) < 2:
             raise ExperimentError(f"[protocol]: only {len(part)} samples for {what}; use more data or another split")
         for name in (label.name for label in labels):
@@ -294,8 +263,7 @@ def _check(folds: list[Fold], labels: list[Label]) -> None:
 # ---------------------------------------------------------------------------------------------- sets of a fold
 
 
-@dataclass(frozen=True, eq=False)
-class Sets:
+class Sets(NamedTuple):
     """The three sets of a fold, as the network sees them; the paper calls them DR, S and T."""
 
     network: Samples
@@ -320,20 +288,22 @@ def make_sets(config: Config, fold: Fold) -> Sets:
         train = network_input(config, fold.train)
         return Sets(train, train, test)
     _check_distortion(table, fold.train)
-    params, sets = table.params(Distortion), []
-    for copies, seed in ((table.copies, params["seed"]), (table.supervised_copies, params["seed"] + 1)):
+    params = table.params(Distortion)
+
+    def distorted(copies: int, seed: int) -> Samples:
         source = sources.repeat(fold.train.source, copies, Distortion(**{**params, "seed": seed}))
-        sets.append(network_input(config, fold.train.subset(source.sample_index, source)))
-    return Sets(sets[0], sets[1], test)
+        return network_input(config, fold.train.subset(source.sample_index, source))
+
+    return Sets(distorted(table.copies, params["seed"]), distorted(table.supervised_copies, params["seed"] + 1), test)
 
 
 def network_input(config: Config, samples: Samples) -> Samples:
-    """What the network of an experiment sees of samples: edges or pixels, in its precision."""
+    """What the network sees of samples: edges or pixels, in its precision."""
     if config.sees_edges:
         if samples.pixel_range is None or samples.pixel_range != _range_of_dtype(samples.source):
             raise ExperimentError(
-                '[network] preset = "photographs" is for images of bytes, or of floats from 0 to 1; these samples are '
-                f'{samples.source.dtype} with black and white {samples.pixel_range}: store them so, or use "pyramid"'
+                '[network] preset = "photographs" is for images of bytes, or of floats from 0 to 1; these are '
+                f'{samples.source.dtype} with black and white {samples.pixel_range}: convert them, or use "pyramid"'
             )
         with in_one_line('[network] preset = "photographs"'):
             samples = replace(samples, source=sources.map(samples.source, oriented_edges), pixel_range=None)
@@ -344,8 +314,9 @@ def network_input(config: Config, samples: Samples) -> Samples:
 
 def _range_of_dtype(source: Source) -> PixelRange:
     """Black and white where only the dtype says what they are."""
-    dtype = source.dtype
-    return (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)) if dtype.kind in "iu" else (0.0, 1.0)
+    if source.dtype.kind not in "iu":
+        return 0.0, 1.0
+    return float(np.iinfo(source.dtype).min), float(np.iinfo(source.dtype).max)
 
 
 def _check_distortion(table: DistortionTable, samples: Samples) -> None:
@@ -355,7 +326,6 @@ def _check_distortion(table: DistortionTable, samples: Samples) -> None:
     changed = [key for key in ("brightness", "contrast", "noise") if getattr(table, key)]
     if samples.pixel_range != _range_of_dtype(samples.source) and changed:
         raise ExperimentError(
-            f"[distortion] brightness, contrast and noise are for bytes and for floats from 0 to 1; these images are "
-            f"{samples.source.dtype} with black and white {samples.pixel_range}: store them otherwise, or set the "
-            "three to 0"
+            "[distortion] brightness, contrast and noise are for bytes and for floats from 0 to 1; these images are "
+            f"{samples.source.dtype} with black and white {samples.pixel_range}: convert them, or set the three to 0"
         )

@@ -16,8 +16,7 @@ from higsfa.evaluation.schema import Label, Metrics, read_metrics
 from higsfa.experiments import score
 from higsfa.experiments.config import Config
 from higsfa.experiments.data import Paths, PixelRange, Samples, new_pictures
-from higsfa.experiments.reading import load_config, with_paths
-from higsfa.experiments.reporting import ExperimentError, Progress, Silent, in_one_line
+from higsfa.experiments.interface import ExperimentError, Progress, Silent, in_one_line, load_config, with_paths
 from higsfa.experiments.split import Experiment, make_sets, network_input, open_experiment
 from higsfa.io import open_regular
 from higsfa.io.arrays import read_npz
@@ -376,7 +375,7 @@ class Run:
         labels = {}
         for label in experiment.scored:
             columns = [part.labels[label.name] for part in (fold.train, fold.test)]
-            classes = [] if label.is_numeric else score.classes_of(label, [*columns, self.head.classes_[label.name]])
+            classes = [] if label.is_numeric else score.classes_of([*columns, self.head.classes_[label.name]])
             name = label.name
             labels[name] = score.pooled_scores(label, [by_label[name]], true[name], found.values[name], classes)
         method = self.record.main.name
