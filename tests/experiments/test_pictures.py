@@ -74,10 +74,10 @@ def test_examples_and_new_pictures_have_the_grey_values_of_training(
 def test_a_range_that_is_not_usual_is_guessed_with_a_warning_or_told(spots, tmp_path):
     images = spots.astype(np.float32) * 1000 - 7e5
     guessed = open_experiment(from_arrays(tmp_path, images))
-    assert guessed.pixel_range == (images.min(), images.max())
+    assert guessed.data.pixel_range == (images.min(), images.max())
     assert any("pixel_range" in text for text in guessed.warnings)
     told = open_experiment(from_arrays(tmp_path, images, **{"data.pixel_range": [-8e5, 1e3]}))
-    assert told.pixel_range == (-8e5, 1e3)
+    assert told.data.pixel_range == (-8e5, 1e3)
     assert told.warnings == ()
     with pytest.raises(ExperimentError, match=r"pixel_range = \[1.0, 1.0\]"):
         from_arrays(tmp_path, images, **{"data.pixel_range": [1, 1]})
