@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from higsfa.cli import sheet as sheets
-from higsfa.cli.screen import metrics_tables, say
+from higsfa.cli.terminal import metrics_tables, say
 
 EXPERIMENT = "faces"
 """The shipped config that the demonstration runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -181,7 +181,10 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             dtype = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=rounding(source.dtype)) for plan in plans]
             saved = self._checkpoint(checkpoint, source, graph, plans, dtype)
-            with progress(self.verbose, plans) as on_layer, _explained(self, source):
+            shown = (
+                progress(self.verbose, plans) if self.verbose else nullcontext(lambda layer, steps: lambda done: None)
+            )
+            with shown as on_layer, _explained(self, source):
                 trained = train_network(
                     plans,
                     source.take,
