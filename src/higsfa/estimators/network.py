@@ -181,9 +181,8 @@ class Network(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             dtype = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=rounding(source.dtype)) for plan in plans]
             saved = self._checkpoint(checkpoint, source, graph, plans, dtype)
-            shown = (
-                progress(self.verbose, plans) if self.verbose else nullcontext(lambda layer, steps: lambda done: None)
-            )
+            quiet = nullcontext(lambda layer, steps: lambda done: None)
+            shown = progress(self.verbose, plans) if self.verbose else quiet
             with shown as on_layer, _explained(self, source):
                 trained = train_network(
                     plans,

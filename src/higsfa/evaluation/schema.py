@@ -1,9 +1,9 @@
 """The record of an experiment, ``metrics.json``, and the limits of all files of a run folder.
 
 `Metrics` is the only description of metrics.json: ``higsfa train`` writes the file through it, and everybody reads it
-through it. Fields are those of the file, see docs/run-folder.md. Run folders come from anywhere, so each value is
-checked; what is wrong is a `ReportError` of one line that names file and place. Fields that are not described here are
-ignored: a later version of higsfa may add some without a new format number.
+through it. Its fields are explained in docs/run-folder.md. Run folders come from anywhere, so each value is checked; a
+wrong one is a `ReportError` of one line that names file and place. Fields that are not described here are ignored: a
+later version of higsfa may add some without a new format number.
 """
 
 from __future__ import annotations
@@ -11,21 +11,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
 from higsfa.io import read_regular
 
@@ -70,21 +61,26 @@ def _shortened(text: str, info: ValidationInfo) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
-def _named(value: Any) -> Any:
-    """Classes may be numbers and truth values; their names are the texts that show them."""
-    return str(value) if isinstance(value, int | float) else value
+def _must(check: Callable[[Any], bool], expected: str) -> Any:
+    """Refuse values that fail a check."""
+
+    def checked(value: Any) -> Any:
+        if not check(value):
+            raise ValueError(expected)
+        return value
+
+    return AfterValidator(checked)
 
 
-def _increasing(pair: tuple[float, ...]) -> tuple[float, ...]:
-    if len(pair) != 2 or pair[0] >= pair[1]:
-        raise ValueError("the values of black and white")
-    return pair
+def _as_long_as(other: str) -> Any:
+    """A list must be as long as another field."""
 
+    def checked(values: Any, info: ValidationInfo) -> Any:
+        if other in info.data and len(values) != len(info.data[other]):
+            raise ValueError(f"a list as long as {other} ({len(info.data[other])})")
+        return values
 
-def _square(matrix: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    if any(len(row) != len(matrix) for row in matrix):
-        raise ValueError("a square matrix of counts")
-    return matrix
+    return AfterValidator(checked)
 
 
 def _at_most(n: int) -> Any:
@@ -99,9 +95,19 @@ Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
 Numbers = Annotated[tuple[Number, ...], _at_most(MAX_NUMBERS)]
 Gappy = Annotated[tuple[Number | None, ...], _at_most(MAX_NUMBERS)]
 Deltas = Annotated[tuple[Number | None, ...], _at_most(MAX_NAMES)]
-Classes = Annotated[tuple[Annotated[Text, BeforeValidator(_named)], ...], _at_most(MAX_CLASSES)]
+ClassName = Annotated[Text, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
+Classes = Annotated[tuple[ClassName, ...], _at_most(MAX_CLASSES)]
 Counts = Annotated[tuple[Whole, ...], _at_most(MAX_CONFUSED)]
-Confusion = Annotated[tuple[Counts, ...], _at_most(MAX_CONFUSED), AfterValidator(_square)]
+Confusion = Annotated[
+    tuple[Counts, ...],
+    _at_most(MAX_CONFUSED),
+    _must(lambda matrix: all(len(row) == len(matrix) for row in matrix), "a square matrix of counts"),
+]
+PixelRange = Annotated[
+    tuple[Number, ...],
+    _at_most(2),
+    _must(lambda pair: len(pair) == 2 and pair[0] < pair[1], "the values of black and white"),
+]
 
 
 # ---------------------------------------------------------------------------------------------- the record
@@ -123,7 +129,7 @@ class Data(Record):
     n_supervised: Whole | None = None
     n_test: Whole
     image_shape: Annotated[tuple[Whole, ...], _at_most(4)] | None = None
-    pixel_range: Annotated[tuple[Number, ...], _at_most(2), AfterValidator(_increasing)] | None = None
+    pixel_range: PixelRange | None = None
     cropping: Literal["eyes", "centre"] | None = None
     copies: Whole | None = None
 
@@ -140,7 +146,7 @@ class Label(Record):
 
 
 class Score(Record):
-    """A mean over folds, its standard error, which one fold does not have, and the value of each fold."""
+    """A mean over folds, its standard error (None for one fold), and the value of each fold."""
 
     mean: Number
     se: Number | None = None
@@ -153,23 +159,13 @@ class Rate(Score):
 
 class Cumulative(Record):
     thresholds: Numbers
-    scores: Annotated[tuple[Fraction, ...], _at_most(MAX_NUMBERS)]
-
-    @field_validator("scores")
-    @classmethod
-    def _as_long(cls, scores: Any, info: ValidationInfo) -> Any:
-        return _as_long(scores, "thresholds", info)
+    scores: Annotated[tuple[Fraction, ...], _at_most(MAX_NUMBERS), _as_long_as("thresholds")]
 
 
 class ByLabel(Record):
     label: Numbers
-    mae: Gappy
-    count: Annotated[tuple[Whole, ...], _at_most(MAX_NUMBERS)]
-
-    @field_validator("mae", "count")
-    @classmethod
-    def _as_long(cls, values: Any, info: ValidationInfo) -> Any:
-        return _as_long(values, "label", info)
+    mae: Annotated[Gappy, _as_long_as("label")]
+    count: Annotated[tuple[Whole, ...], _at_most(MAX_NUMBERS), _as_long_as("label")]
 
 
 class LabelScores(Record):
@@ -231,38 +227,34 @@ class Setting(Record):
     delta_test: Deltas | None = None
 
 
+Format = Annotated[
+    Whole, _must(lambda found: found == FORMAT, f"{FORMAT}, the only format that this version of higsfa reads")
+]
+Methods = Annotated[
+    tuple[Method, ...],
+    _at_most(MAX_NAMES),
+    _must(lambda found: [m.role for m in found].count("main") == 1, "a list with exactly one method of role main"),
+]
+
+
 class Metrics(Record):
     """All of metrics.json."""
 
-    format: Whole
+    format: Format
     title: Text
     created: Text | None = None
     higsfa: Text | None = None
     data: Data
     labels: Annotated[tuple[Label, ...], _at_most(MAX_NAMES)]
     n_folds: Whole | None = None
-    methods: Annotated[tuple[Method, ...], _at_most(MAX_NAMES)]
+    methods: Methods
     layers: Annotated[tuple[Layer, ...], _at_most(MAX_NAMES)] | None = None
     sensitivity: Annotated[tuple[Setting, ...], _at_most(MAX_NAMES)] | None = None
     warnings: Annotated[tuple[Text, ...], _at_most(MAX_WARNINGS)] | None = None
 
-    @field_validator("format")
-    @classmethod
-    def _known(cls, found: int) -> int:
-        if found != FORMAT:
-            raise ValueError(f"{FORMAT}, the only format that this version of higsfa reads")
-        return found
-
-    @field_validator("methods")
-    @classmethod
-    def _one_main(cls, methods: tuple[Method, ...]) -> tuple[Method, ...]:
-        if sum(method.role == "main" for method in methods) != 1:
-            raise ValueError("a list with exactly one method of role main")
-        return methods
-
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Metrics:
-        """The record of what an experiment found: numbers need not be finite, and classes may be too many to name."""
+        """The record of an experiment, whose numbers need not be finite, and classes may be too many to name."""
         known = plain(content)
         for label in known["labels"]:
             if len(label["classes"] or ()) > MAX_CLASSES:
@@ -274,7 +266,7 @@ class Metrics(Record):
         return next(method for method in self.methods if method.role == "main")
 
     def to_json(self) -> bytes:
-        """The file. One that grows too large for its readers goes without confusion matrices and names of classes."""
+        """The file; without confusion matrices and names of classes if it is too large for its readers."""
         content = self.plain()
         found = to_json(content)
         if len(found) > MAX_METRICS:
@@ -286,24 +278,18 @@ class Metrics(Record):
         return found
 
 
-def _as_long(values: Any, other: str, info: ValidationInfo) -> Any:
-    if other in info.data and len(values) != len(info.data[other]):
-        raise ValueError(f"a list as long as {other} ({len(info.data[other])})")
-    return values
-
-
 # ---------------------------------------------------------------------------------------------- writing
 
 
 def to_json(content: Any) -> bytes:
-    """JSON that every reader understands. Lists of numbers take one line."""
+    """JSON that every reader understands, with lists of numbers on one line."""
     text = json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False)
     lists = re.sub(r"\[\n([-+.\d\seEnul,]*)\]", lambda found: "[" + " ".join(found[1].split()) + "]", text)
     return (lists + "\n").encode("utf-8")
 
 
 def plain(value: Any) -> Any:
-    """Numbers that are not finite become null, and halves of characters, which names of files may hold, become "?"."""
+    """Numbers that are not finite become null; lone surrogates, which names of files may hold, become "?"."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -314,7 +300,7 @@ def plain(value: Any) -> Any:
 
 
 def guarded(text: str) -> str:
-    """A text for a table; one that a spreadsheet would take for a formula, as it begins with = or the like, is quoted.
+    """A text for a table, quoted if a spreadsheet would take it for a formula, as one that begins with =.
 
     Examples
     --------
@@ -357,7 +343,7 @@ def read_metrics(path: Path, *, max_text: int | None = None) -> Metrics:
 
 
 def checked(model: type[M], value: Any, file: str, context: Any = None) -> M:
-    """The record that a value of a JSON file stands for, or a `ReportError` that names the first wrong place."""
+    """The record in a value of a JSON file, or a `ReportError` that names the first wrong place."""
     try:
         return model.model_validate(value, context=context)
     except ValidationError as error:
