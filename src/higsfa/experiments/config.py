@@ -115,15 +115,11 @@ def _number(interval: Interval) -> Any:
 
 
 class AnyData(Table):
-    """Keys of all kinds of data."""
-
     labels: list[Name] | None = Field(default=None, min_length=1, max_length=100)
     max_samples: Count | None = None
 
 
 class FacesData(AnyData):
-    """Synthetic faces, drawn on the spot."""
-
     kind: Literal["faces"]
     n_train: Count = 2000
     n_test: Count = 500
@@ -134,14 +130,10 @@ class FacesData(AnyData):
 
 
 class DigitsData(AnyData):
-    """The 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn."""
-
     kind: Literal["digits"]
 
 
 class ToyData(AnyData):
-    """The four toy signals of the paper's section on information loss."""
-
     kind: Literal["toy"]
     n_train: Count = 10_000
     n_test: Count = 5_000
@@ -149,8 +141,6 @@ class ToyData(AnyData):
 
 
 class NpzData(AnyData):
-    """Arrays in a .npz file."""
-
     kind: Literal["npz"]
     file: Path
     images: Name = "images"
@@ -167,8 +157,6 @@ class NpzData(AnyData):
 
 
 class FileData(AnyData):
-    """What all data sets of image files share."""
-
     folder: Path
     size: Annotated[int, Field(ge=4, le=1024)] = 96
     normalise_contrast: bool = True
@@ -190,16 +178,12 @@ class NamedFilesData(FileData):
 
 
 class FairfaceData(FileData):
-    """FairFace: a folder, and a table each for training and test."""
-
     kind: Literal["fairface"]
     csv: Path
     test_csv: Path | None = None
 
 
 class FolderData(FileData):
-    """Pictures of your own and a table with their labels."""
-
     kind: Literal["folder"]
     csv: Path
     path_column: Name = "file"
@@ -217,8 +201,6 @@ DataTable = Annotated[
 
 
 class LabelTable(Table):
-    """What a label means."""
-
     kind: Literal["auto", "numeric", "categorical"] = "auto"
     unit: Annotated[str, Field(max_length=50)] | None = None
     names: list[Name] | None = Field(default=None, min_length=1, max_length=1000)
@@ -330,8 +312,6 @@ class HeadTable(Table):
 
 
 class ProtocolTable(Table):
-    """Which samples are for training and which for testing."""
-
     kind: Literal["split", "random", "s1s2s3", "leave_persons_out", "cross_database"] = "split"
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
     repeats: Copies = 1
@@ -355,8 +335,6 @@ class ComparisonTable(Table):
 
 
 class OutputTable(Table):
-    """What is kept for figures: so many example images."""
-
     examples: Annotated[int, Field(ge=0, le=16)] = 16
 
 

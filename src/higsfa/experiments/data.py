@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import gen_batches
 
 from higsfa import datasets, sources
 from higsfa.datasets.readers import read_eyes
@@ -48,16 +48,6 @@ def face_sampler(table: tables.FileData, paths: tuple[Path, ...], eyes: NDArray[
 
 
 @dataclass(frozen=True)
-class PlainSampler:
-    """The largest centred part of a picture that has this shape (height, width), resized."""
-
-    shape: tuple[int, int]
-
-    def __call__(self, image: Any) -> NDArray[Any]:
-        return normalize_pose(image, size=self.shape)
-
-
-@dataclass(frozen=True)
 class Scaled:
     """The pictures of a sampler in another range of grey values: float32, unless it is that of bytes."""
 
@@ -88,7 +78,7 @@ def new_pictures(run: Any, shape: tuple[int, ...], paths: Paths, eyes: Any, crop
         )
     table = run.config.data
     is_files = isinstance(table, tables.FileData)
-    sampler = face_sampler(table, found, places) if is_files else PlainSampler((shape[0], shape[1]))
+    sampler = face_sampler(table, found, places) if is_files else partial(normalize_pose, size=(shape[0], shape[1]))
     with in_one_line("the pictures cannot be read"):
         return sources.images(found, Scaled(sampler, run.pixel_range))
 
@@ -166,12 +156,6 @@ class Samples:
             rows=self.rows[index],
             groups=self.groups[index],
         )
-
-
-def blocks(source: Source) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """All samples of a source in order, some at a time."""
-    for where in gen_batches(len(source), max(1, BLOCK_VALUES // max(1, int(np.prod(source.shape))))):
-        yield where, source.take(np.arange(where.start, where.stop))
 
 
 def range_of(images: NDArray[Any]) -> tuple[PixelRange, bool]:

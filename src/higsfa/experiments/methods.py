@@ -16,12 +16,12 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from higsfa import HGSFA, HiGSFA, Layer, presets
 from higsfa.core.graph.labels import encode_classes, missing
 from higsfa.experiments.config import RECIPES, Config, GraphPart
-from higsfa.experiments.data import blocks
+from higsfa.experiments.data import BLOCK_VALUES
 from higsfa.experiments.interface import Counted, ExperimentError, Log, in_one_line
 from higsfa.experiments.split import Label, Sets
 from higsfa.graphs import GraphRecipe, GraphSum
 from higsfa.sources import Source
-from higsfa.training.sources import evenly_spread
+from higsfa.training.sources import blocks, evenly_spread
 
 PCA_VALUES = 2**27
 """Pixels, in all, of the images that principal components are computed from: 512 MiB."""
@@ -225,7 +225,7 @@ def _linear(method: Method, config: Config, labels: list[Label], sets: Sets, log
 
 def _projected(pca: PCA, source: Source) -> NDArray[Any]:
     out = np.empty((len(source), pca.n_components_), dtype=np.float32)
-    for where, rows in blocks(source):
+    for where, rows in blocks(source, BLOCK_VALUES):
         out[where] = pca.transform(rows.reshape(len(rows), -1).astype(np.float32))
     return out
 

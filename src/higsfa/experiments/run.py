@@ -157,12 +157,12 @@ def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine:
             shutil.rmtree(place, ignore_errors=True)
             results[method.key].append((record, arrays))
     log.stage("write the results")
-    gathered = score.gather(config, experiment, methods, results)
-    write_table(folder / "predictions.csv", gathered.predictions)
-    write_npz(folder / "examples.npz", gathered.examples)
+    content, predictions, examples = score.gather(config, experiment, methods, results)
+    write_table(folder / "predictions.csv", predictions)
+    write_npz(folder / "examples.npz", examples)
     write_atomically(folder / "environment.json", to_json(_environment(time.monotonic() - started)))
     head = {"format": FORMAT, "title": config.title, "created": _now(), "higsfa": __version__}
-    metrics = Metrics.of({**head, **gathered.metrics})
+    metrics = Metrics.of({**head, **content})
     log.note("finished")
     write_atomically(folder / "metrics.json", metrics.to_json())
     _drop_checkpoint(folder)
@@ -189,31 +189,29 @@ def _one(
     scored = experiment.scored
     true = score.truth(config, scored, sets.test)
     if method.role == "chance":
-        estimates = score.chance_estimates(scored, true)
-        return {"scores": score.scores(scored, true, estimates, chance=True)}, _packed(estimates.values, "estimate")
+        arrays = score.chance_estimates(scored, true)
+        return {"scores": score.scores(scored, true, arrays, chance=True)}, arrays
     made = extract(method, config, experiment.labels, sets, place, log, engine, what)
     log.stage(f"{what}: estimate labels")
     n_used: Any = config.head.n_used_features
     if method.role == "comparison":
         n_used = config.comparison.n_used_features.get(method.key, "cv")  # type: ignore[call-overload]
-    estimates, used = score.Estimates({}, {}), {}
+    arrays, used = {}, {}
     for features in made.features:
         head = score.fit_head(config, features, sets.supervised, n_used)
-        found = score.estimate(head, [label for label in features.labels if label in scored], features.test)
-        estimates.values.update(found.values)
-        estimates.probabilities.update(found.probabilities)
+        arrays |= score.estimate(head, [label for label in features.labels if label in scored], features.test)
         used.update(head.n_used_features_)
     record: dict[str, Any] = {
-        "scores": score.scores(scored, true, estimates),
+        "scores": score.scores(scored, true, arrays),
         "n_features": int(made.features[0].test.shape[1]) if len(made.features) == 1 else None,
         "used": {str(name): int(number) for name, number in used.items()},
         "seconds": made.seconds,
-        "delta": score.delta_record(score.delta_order(config, scored), made.features, sets.supervised, sets.test),
+        "delta": score.delta_record(config, scored, made.features, sets),
         "layers": None if made.network is None else layer_records(made.network),
     }
     told = (f"{name} {key} {value:.4g}" for name, by_key in record["scores"].items() for key, value in by_key.items())
     log.note(f"{what}: {', '.join(told)}; features used: {record['used']}")
-    arrays = _packed(estimates.values, "estimate") | _packed(estimates.probabilities, "probability")
+    arrays = {name: column.astype(str) if column.dtype == object else column for name, column in arrays.items()}
     n_examples = _n_examples(config, sets)
     if method.is_rebuilt:
         log.stage(f"{what}: reconstruct")
@@ -235,14 +233,6 @@ def _n_examples(config: Config, sets: Sets) -> int:
     n_rebuilt = sum(method.is_rebuilt for method in methods_of(config))
     bytes_of_one = 4 * int(np.prod(sets.test.source.shape)) * (1 + n_rebuilt)
     return min(config.output.examples, MAX_NPZ * 3 // 4 // bytes_of_one)
-
-
-def _packed(columns: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    """Columns as arrays without Python objects."""
-    return {
-        f"{prefix} {name}": np.asarray(values, dtype=str) if values.dtype == object else values
-        for name, values in columns.items()
-    }
 
 
 def _environment(seconds: float) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -21,7 +20,7 @@ from higsfa import LabelHead, metrics
 from higsfa.core.graph.labels import missing
 from higsfa.evaluation.schema import MAX_CONFUSED
 from higsfa.experiments.config import Config
-from higsfa.experiments.data import Samples, blocks, unit_range
+from higsfa.experiments.data import BLOCK_VALUES, Samples, unit_range
 from higsfa.experiments.interface import in_one_line
 from higsfa.experiments.methods import Features, Method, n_classes
 from higsfa.experiments.split import Experiment, Label, Sets
@@ -29,7 +28,7 @@ from higsfa.io import open_regular, read_regular, write_atomically
 from higsfa.metrics import ReconstructionSums
 from higsfa.reconstruction import LinearReconstruction
 from higsfa.sources import Source
-from higsfa.training.sources import evenly_spread
+from higsfa.training.sources import blocks, evenly_spread
 
 DECODER = "decoder.safetensors"
 """The linear map from features to pixels: these arrays, and `model`, the SHA-256 of the model they belong to."""
@@ -41,18 +40,11 @@ N_FEATURE_ROWS, N_FEATURES = 2000, 20
 N_DELTAS = 10
 LABEL_BINS = 20
 """Bins of a numeric label, if it has too many or too few whole numbers for one bin each."""
-Result = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+Columns = dict[str, NDArray[Any]]
+Result = tuple[dict[str, Any], Columns]
 """What a method made of a fold: numbers for metrics.json, and arrays."""
 Results = dict[str, list[Result]]
 """By method, fold by fold."""
-
-
-@dataclass(frozen=True, eq=False)
-class Estimates:
-    """Estimates of labels; for categorical ones also the probabilities of the estimated classes."""
-
-    values: dict[str, NDArray[Any]]
-    probabilities: dict[str, NDArray[np.float64]]
 
 
 def fit_head(config: Config, features: Features, samples: Samples, n_features: Any) -> LabelHead:
@@ -70,45 +62,49 @@ def fit_head(config: Config, features: Features, samples: Samples, n_features: A
         return LabelHead(**params).fit(features.supervised, labels, groups=samples.groups)
 
 
-def estimate(head: LabelHead, labels: list[Label], Y: NDArray[Any]) -> Estimates:
-    values, named = head.predict(Y), [label.name for label in labels if not label.is_numeric]
-    probabilities = {name: head.predict_proba(Y, name).max(axis=1) for name in named}
-    return Estimates({label.name: np.asarray(values[label.name]) for label in labels}, probabilities)
-
-
-def chance_estimates(labels: list[Label], true: Mapping[str, NDArray[Any]]) -> Estimates:
-    """The best constant: the median, or the most frequent class."""
-    values = {}
+def estimate(head: LabelHead, labels: list[Label], Y: NDArray[Any]) -> Columns:
+    """Estimates of labels; for categorical ones also the probability of the estimated class."""
+    values = head.predict(Y)
+    columns = {f"estimate {label.name}": np.asarray(values[label.name]) for label in labels}
     for label in labels:
-        column = true[label.name]
-        known = column[~missing(column)]
+        if not label.is_numeric:
+            columns[f"probability {label.name}"] = head.predict_proba(Y, label.name).max(axis=1)
+    return columns
+
+
+def chance_estimates(labels: list[Label], true: Columns) -> Columns:
+    """The best constant: the median, or the most frequent class."""
+    columns = {}
+    for label in labels:
+        known = true[label.name][~missing(true[label.name])]
         if label.is_numeric:
-            values[label.name] = np.full(len(column), np.median(known))
+            best = np.median(known)
         else:
             classes, counts = np.unique(known.astype(str), return_counts=True)
-            values[label.name] = np.full(len(column), classes[np.argmax(counts)], dtype=object)
-    return Estimates(values, {})
+            best = classes[np.argmax(counts)]
+        columns[f"estimate {label.name}"] = np.full(len(true[label.name]), best)
+    return columns
 
 
-def truth(config: Config, labels: list[Label], samples: Samples) -> dict[str, NDArray[Any]]:
+def truth(config: Config, labels: list[Label], samples: Samples) -> Columns:
     """True labels to score by: the integer part where estimates are integers."""
     columns = {label.name: samples.labels[label.name] for label in labels}
     return {name: np.floor(column) if name in config.head.integer else column for name, column in columns.items()}
 
 
 def scores(
-    labels: list[Label], true: Mapping[str, NDArray[Any]], estimates: Estimates, *, chance: bool = False
+    labels: list[Label], true: Columns, estimates: Columns, *, chance: bool = False
 ) -> dict[str, dict[str, float]]:
     """Scores of one fold, by label: mae and rmse, or rate."""
     out: dict[str, dict[str, float]] = {}
     for label in labels:
-        column, estimated = true[label.name], estimates.values[label.name]
+        pair = true[label.name], estimates[f"estimate {label.name}"]
         if not label.is_numeric:
-            out[label.name] = {"rate": metrics.classification_rate(column, estimated)}
+            out[label.name] = {"rate": metrics.classification_rate(*pair)}
             continue
         # For the squared error, another constant is the best one.
-        rmse = metrics.chance_level(column, "rmse") if chance else metrics.root_mean_squared_error(column, estimated)
-        out[label.name] = {"mae": metrics.mean_absolute_error(column, estimated), "rmse": rmse}
+        rmse = metrics.chance_level(pair[0], "rmse") if chance else metrics.root_mean_squared_error(*pair)
+        out[label.name] = {"mae": metrics.mean_absolute_error(*pair), "rmse": rmse}
     return out
 
 
@@ -152,24 +148,17 @@ def classes_of(columns: list[NDArray[Any]]) -> list[str]:
         return sorted(found)
 
 
-def delta_order(config: Config, labels: list[Label]) -> Label | None:
-    """The label in whose order slowness is measured, or None for the order of time."""
+def delta_record(config: Config, labels: list[Label], features: list[Features], sets: Sets) -> dict[str, Any] | None:
+    """Delta values of the first features in training and test samples, in the order of a label, or of time."""
     parts = config.graph.parts
-    if not isinstance(parts, str) and all(part.kind == "sequence" for part in parts):
+    in_time = not isinstance(parts, str) and all(part.kind == "sequence" for part in parts)
+    order = next((label for label in labels if label.is_numeric), labels[0])
+    found = next((part for part in features if in_time or order in part.labels), None)
+    if found is None:
         return None
-    return next((label for label in labels if label.is_numeric), labels[0])
-
-
-def delta_record(
-    order: Label | None, features: list[Features], supervised: Samples, test: Samples
-) -> dict[str, Any] | None:
-    """Delta values of the first features, in training and test samples."""
-    part = next((part for part in features if order is None or order in part.labels), None)
-    if part is None:
-        return None
-    out: dict[str, Any] = {"label": "time" if order is None else order.name}
-    for key, Y, samples in (("train", part.supervised, supervised), ("test", part.test, test)):
-        values = np.arange(len(samples)) if order is None else _in_order(order, samples)
+    out: dict[str, Any] = {"label": "time" if in_time else order.name}
+    for key, Y, samples in (("train", found.supervised, sets.supervised), ("test", found.test, sets.test)):
+        values = np.arange(len(samples)) if in_time else _in_order(order, samples)
         deltas = metrics.label_ordered_delta(Y[:, :N_DELTAS], values)
         out[key] = [None if np.isnan(value) else float(value) for value in deltas]
     return out
@@ -188,7 +177,7 @@ def _in_order(order: Label, samples: Samples) -> NDArray[np.float64]:
 
 def rebuild(
     network: Any, features: Features, sets: Sets, n_examples: int
-) -> tuple[LinearReconstruction, dict[str, float | None], dict[str, NDArray[np.float32]]]:
+) -> tuple[LinearReconstruction, dict[str, float | None], Columns]:
     """The global linear map, normalised errors on test samples, and reconstructions of examples, if they are images."""
     rows = evenly_spread(len(sets.supervised), MOST_TRAIN)
     linear = LinearReconstruction().fit(features.supervised[rows], sets.supervised.source[rows])
@@ -205,15 +194,16 @@ def rebuild(
 
 
 def _error(inverse: Any, source: Source, Y: NDArray[Any]) -> float | None:
-    total = reduce(add, (ReconstructionSums.of(images, inverse(Y[where])) for where, images in blocks(source)))
+    parts = (ReconstructionSums.of(images, inverse(Y[where])) for where, images in blocks(source, BLOCK_VALUES))
+    total = reduce(add, parts)
     error = total.error() if total.scatter else np.nan
     return float(error) if np.isfinite(error) else None
 
 
-def figures(features: Features, sets: Sets, n_examples: int) -> dict[str, NDArray[Any]]:
+def figures(features: Features, sets: Sets, n_examples: int) -> Columns:
     """Features of some test samples, and some test images as the network sees them."""
     rows = evenly_spread(len(sets.test), N_FEATURE_ROWS)
-    arrays: dict[str, NDArray[Any]] = {"rows": rows, "features": features.test[rows, :N_FEATURES].astype(np.float32)}
+    arrays: Columns = {"rows": rows, "features": features.test[rows, :N_FEATURES].astype(np.float32)}
     if n_examples and sets.test.pixel_range is not None:
         images = sets.test.source.take(evenly_spread(len(sets.test), n_examples))
         arrays["images"] = unit_range(images, sets.test.pixel_range)
@@ -255,17 +245,10 @@ def _hash(folder: Path) -> NDArray[np.uint8]:
 # ---------------------------------------------------------------------------------------------- the results of a run
 
 
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """The contents of the files of a run."""
-
-    metrics: dict[str, Any]
-    predictions: dict[str, NDArray[Any]]
-    examples: dict[str, NDArray[Any]]
-
-
-def gather(config: Config, experiment: Experiment, methods: list[Method], results: Results) -> Gathered:
-    """Put the results of all methods and folds together."""
+def gather(
+    config: Config, experiment: Experiment, methods: list[Method], results: Results
+) -> tuple[dict[str, Any], Columns, Columns]:
+    """The contents of metrics.json, predictions.csv and examples.npz."""
     folds, scored = experiment.folds, experiment.scored
     by_fold = [truth(config, scored, fold.test) for fold in folds]
     true = {label.name: np.concatenate([fold[label.name] for fold in by_fold]) for label in scored}
@@ -282,7 +265,7 @@ def gather(config: Config, experiment: Experiment, methods: list[Method], result
         "sensitivity": [_varied(method, scored, results[method.key]) for method in varied] or None,
         "warnings": list(experiment.warnings),
     }
-    return Gathered(metrics, _predictions(experiment, results["main"], true), _examples(experiment, shown, results))
+    return metrics, _predictions(experiment, results["main"], true), _examples(experiment, shown, results)
 
 
 def _data_record(config: Config, experiment: Experiment) -> dict[str, Any]:
@@ -301,11 +284,7 @@ def _data_record(config: Config, experiment: Experiment) -> dict[str, Any]:
 
 
 def _method(
-    method: Method,
-    labels: list[Label],
-    results: list[Result],
-    true: dict[str, NDArray[Any]],
-    classes: dict[str, list[str]],
+    method: Method, labels: list[Label], results: list[Result], true: Columns, classes: dict[str, list[str]]
 ) -> dict[str, Any]:
     records = [record for record, _ in results]
     by_label = {}
@@ -317,10 +296,8 @@ def _method(
         "name": method.name,
         "role": method.role,
         "n_features": records[-1].get("n_features"),
-        "seconds": _mean([record.get("seconds") for record in records]),
         "labels": by_label,
-        "delta": _mean([record.get("delta") for record in records]),
-        "reconstruction_error": _mean([record.get("reconstruction_error") for record in records]),
+        **{key: _mean([record.get(key) for record in records]) for key in ("seconds", "delta", "reconstruction_error")},
     }
 
 
@@ -347,9 +324,7 @@ def _mean(records: list[Any]) -> Any:
     return first if isinstance(first, str) else float(np.mean(records))
 
 
-def _predictions(
-    experiment: Experiment, results: list[Result], true: dict[str, NDArray[Any]]
-) -> dict[str, NDArray[Any]]:
+def _predictions(experiment: Experiment, results: list[Result], true: Columns) -> Columns:
     tested = [fold.test.rows for fold in experiment.folds]
     columns = {"fold": np.repeat(np.arange(len(tested)), list(map(len, tested))), "sample": np.concatenate(tested)}
     for label in experiment.scored:
@@ -359,7 +334,7 @@ def _predictions(
     return columns
 
 
-def _examples(experiment: Experiment, methods: list[Method], results: Results) -> dict[str, NDArray[Any]]:
+def _examples(experiment: Experiment, methods: list[Method], results: Results) -> Columns:
     """Arrays for figures, from the last fold, whose model is kept."""
     arrays = results["main"][-1][1]
     before = sum(len(fold.test) for fold in experiment.folds[:-1])

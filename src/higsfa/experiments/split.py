@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -271,16 +272,6 @@ class Sets(NamedTuple):
     test: Samples
 
 
-@dataclass(frozen=True)
-class Cast:
-    """Samples in another precision."""
-
-    dtype: str
-
-    def __call__(self, samples: NDArray[Any]) -> NDArray[Any]:
-        return samples.astype(self.dtype)
-
-
 def make_sets(config: Config, fold: Fold) -> Sets:
     """Distorted copies for training, with different distortions for network and supervised step; none for testing."""
     table, test = config.distortion, network_input(config, fold.test)
@@ -308,7 +299,7 @@ def network_input(config: Config, samples: Samples) -> Samples:
         with in_one_line('[network] preset = "photographs"'):
             samples = replace(samples, source=sources.map(samples.source, oriented_edges), pixel_range=None)
     if config.network.dtype is not None:
-        samples = replace(samples, source=sources.map(samples.source, Cast(config.network.dtype)))
+        samples = replace(samples, source=sources.map(samples.source, partial(np.asarray, dtype=config.network.dtype)))
     return samples
 
 

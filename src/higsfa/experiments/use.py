@@ -354,7 +354,7 @@ class Run:
             name, classes = label.name, []
             if not label.is_numeric:
                 classes = score.classes_of([fold.train.labels[name], fold.test.labels[name], self.head.classes_[name]])
-            labels[name] = score.pooled_scores(label, [by_label[name]], true[name], found.values[name], classes)
+            labels[name] = score.pooled_scores(label, [by_label[name]], true[name], found[f"estimate {name}"], classes)
         return {"run": self.name, "method": self.record.main.name, "n_test": len(fold.test), "labels": labels}
 
 
