@@ -169,5 +169,5 @@ def test_photographs_are_seen_as_edges_in_training_and_afterwards(tmp_path):
     with pytest.raises(ExperimentError, match="not trained on the pixels"):
         run.reconstruct(images[:2])
     wide = with_values(run.config, {"data.pixel_range": [0, 100]})
-    with pytest.raises(ExperimentError, match="images of bytes, or of floats from 0 to 1"):
+    with pytest.raises(ExperimentError, match="bytes and floats from 0 to 1"):
         train(wide, tmp_path / "other")

@@ -74,9 +74,6 @@ def demo(
     terminal.note_about_faces(["age"])
 
 
-# ---------------------------------------------------------------------- experiments
-
-
 @app.command(rich_help_panel=EXPERIMENTS)
 def train(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="A .toml file, or a name that higsfa configs lists.")],
@@ -234,9 +231,6 @@ def _model_info(path: Path, json: bool) -> None:
     line = f"{path}: {kind}, {size:,} bytes" + (f", labels {', '.join(map(str, labels))}" if labels else "")
     found = {"kind": kind, "path": path, "bytes": size, "labels": labels, "text": str(model)}
     terminal.answer(json, found, f"{line}\n{model}")
-
-
-# ---------------------------------------------------------------------- new pictures
 
 
 @app.command(rich_help_panel=NEW)
@@ -398,9 +392,6 @@ def morph(
     found = {"label": name, "values": values, "written": written}
     terminal.answer(json, found, f"Written to {' and '.join(map(str, written))}")
     terminal.note_about_faces([name])
-
-
-# ---------------------------------------------------------------------- pages
 
 
 @app.command(rich_help_panel=PAGES)

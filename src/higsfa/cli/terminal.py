@@ -49,9 +49,6 @@ WIDE = 10_000
 """Columns of a table that does not go to a terminal: nothing in it is cut off."""
 
 
-# ---------------------------------------------------------------------- errors
-
-
 class WrongUsage(Exception):
     """The command cannot start as it was given; the message is one sentence that says what to do."""
 
@@ -129,9 +126,6 @@ def one_line(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 
-# ---------------------------------------------------------------------- arguments
-
-
 def existing(path: Path, what: str) -> Path:
     """A path that must exist."""
     if not os.path.lexists(path):
@@ -197,9 +191,6 @@ def label_and_values(age: str | None, label: str | None) -> tuple[str, list[str]
     return name.strip(), values
 
 
-# ---------------------------------------------------------------------- lines and JSON
-
-
 def console(*, stderr: bool = False) -> Console:
     """A terminal, or a file that gets plain text."""
     found = Console(stderr=stderr, highlight=False, soft_wrap=False)
@@ -240,9 +231,6 @@ def note_about_faces(labels: Iterable[Any]) -> None:
     """Say what estimates are, if labels are about people."""
     if FACE_LABELS & {str(label).lower() for label in labels}:
         say(NOTE, stderr=True)
-
-
-# ---------------------------------------------------------------------- tables
 
 
 def table(
@@ -311,9 +299,6 @@ def metrics_tables(metrics: Mapping[str, Any]) -> None:
 
 def _number(value: Any, form: str) -> str:
     return "-" if value is None else format(value, form)
-
-
-# ---------------------------------------------------------------------- progress
 
 
 class Stages:

@@ -51,9 +51,6 @@ class ReportError(ValueError):
     """A file of a run folder is not as it should be."""
 
 
-# ---------------------------------------------------------------------------------------------- types of values
-
-
 def _shortened(text: str, info: ValidationInfo) -> str:
     if re.search("[\ud800-\udfff]", text):
         raise ValueError("a text of whole characters")
@@ -108,9 +105,6 @@ PixelRange = Annotated[
     _at_most(2),
     _must(lambda pair: len(pair) == 2 and pair[0] < pair[1], "the values of black and white"),
 ]
-
-
-# ---------------------------------------------------------------------------------------------- the record
 
 
 class Record(BaseModel):
@@ -278,9 +272,6 @@ class Metrics(Record):
         return found
 
 
-# ---------------------------------------------------------------------------------------------- writing
-
-
 def to_json(content: Any) -> bytes:
     """JSON that every reader understands, with lists of numbers on one line."""
     text = json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False)
@@ -315,8 +306,6 @@ def unguarded(text: str) -> str:
     """The text that `guarded` was given."""
     return text.removeprefix("'")
 
-
-# ---------------------------------------------------------------------------------------------- reading
 
 M = TypeVar("M", bound=BaseModel)
 _EXPECTED = {

@@ -111,9 +111,6 @@ def _number(interval: Interval) -> Any:
     return Annotated[int if whole else float, Field(**limits, allow_inf_nan=None if whole else False)]
 
 
-# ---------------------------------------------------------------------------------------------- data
-
-
 class AnyData(Table):
     labels: list[Name] | None = Field(default=None, min_length=1, max_length=100)
     max_samples: Count | None = None
@@ -221,9 +218,6 @@ class DistortionTable(Table):
 
     copies: Copies = 1
     supervised_copies: Copies = 1
-
-
-# ---------------------------------------------------------------------------------------------- learning
 
 
 @follows(

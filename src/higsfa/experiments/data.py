@@ -36,9 +36,6 @@ BLOCK_VALUES = 2**22
 """Pixels read at once."""
 
 
-# ---------------------------------------------------------------------------------------------- picture files
-
-
 def face_sampler(table: tables.FileData, paths: tuple[Path, ...], eyes: NDArray[np.float64] | None) -> FaceSampler:
     """Faces aligned by their eyes; without eyes, the largest centred square of each picture."""
     if eyes is None:
@@ -114,9 +111,6 @@ def _files(paths: Paths) -> tuple[Path, ...]:
     return tuple(found)
 
 
-# ---------------------------------------------------------------------------------------------- samples
-
-
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Samples and what is known about them: a data set, a part of it, or copies of a part."""
@@ -180,9 +174,6 @@ def unit_range(images: Any, pixel_range: PixelRange) -> NDArray[np.float32]:
     black, white = pixel_range
     unit = (np.asarray(images, dtype=np.float64) - black) / (white - black)
     return np.clip(unit, 0, 1).astype(np.float32)
-
-
-# ---------------------------------------------------------------------------------------------- kinds of data
 
 
 def read_data(table: Any, *, n_jobs: int | None = None) -> Samples:

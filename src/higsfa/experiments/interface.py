@@ -34,9 +34,6 @@ PATHS = ("folder", "csv", "test_csv", "eyes", "file")
 """Keys of the data tables that hold paths."""
 
 
-# ---------------------------------------------------------------------------------------------- config files
-
-
 def shipped_configs() -> dict[str, str]:
     """The experiments that come with the library.
 
@@ -203,9 +200,6 @@ def _renamed(tables: dict[str, Any]) -> dict[str, Any]:
     return tables
 
 
-# ---------------------------------------------------------------------------------------------- errors of pydantic
-
-
 def _explained(error: Any, tables: Any) -> str:
     """An error of pydantic as one line."""
     kind, given, message = error["type"], error["input"], str(error["msg"])
@@ -284,9 +278,6 @@ def _nearest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-# ---------------------------------------------------------------------------------------------- errors and warnings
-
-
 class ExperimentError(Exception):
     """An error that the user can fix; the message is one line and says how."""
 
@@ -329,9 +320,6 @@ def noted(caught: Sequence[warnings.WarningMessage], most: int = 20) -> tuple[st
     texts = list(dict.fromkeys(" ".join(str(item.message).split()) for item in caught))
     more = [f"... and {len(texts) - most} more warnings"] if len(texts) > most else []
     return (*texts[:most], *more)
-
-
-# ---------------------------------------------------------------------------------------------- progress
 
 
 class Progress(Protocol):

@@ -67,9 +67,6 @@ def methods_of(config: Config) -> list[Method]:
     return methods
 
 
-# ---------------------------------------------------------------------------------------------- networks
-
-
 def make_graph(config: Config, labels: list[Label]) -> GraphRecipe:
     """The recipe; "auto" is serial for numeric labels, clustered for categorical ones, and their sum for several."""
     parts = config.graph.parts
@@ -123,41 +120,37 @@ def make_network(
 def _preset(config: Config, shape: tuple[int, ...], method: str, params: dict[str, Any]) -> Any:
     table = config.network
     kind = HGSFA if method == "hgsfa" or table.kind == "HGSFA" else HiGSFA
+    if table.layers is None and table.preset == "pyramid":
+        return presets.pyramid(shape, table.n_components, network=kind, **params)
+    if table.layers is None and table.preset not in ("single", "photographs"):
+        other = {"hgsfa": "hgsfa_g3", "higsfa_hgsfa_parameters": "higsfa_g3_hgsfa_parameters"}
+        return getattr(presets, other.get(method, table.preset))(shape, **params)
     if table.layers is not None:
         layers = [Layer(**layer.params(Layer)) for layer in table.layers]
-        return kind(layers, input_shape=shape, **params)
-    if table.preset == "single":
-        whole = Layer(tuple(shape), n_components=table.n_components, expansion=table.expansion)
-        return kind([whole], input_shape=shape, **params)
-    if table.preset == "pyramid":
-        return presets.pyramid(shape, table.n_components, network=kind, **params)
-    if table.preset == "photographs":
-        return kind(presets.photographs(shape).layers, input_shape=shape, **params)
-    preset = {"hgsfa": "hgsfa_g3", "higsfa_hgsfa_parameters": "higsfa_g3_hgsfa_parameters"}.get(method, table.preset)
-    return getattr(presets, preset)(shape, **params)
+    elif table.preset == "single":
+        layers = [Layer(tuple(shape), n_components=table.n_components, expansion=table.expansion)]
+    else:
+        layers = presets.photographs(shape).layers
+    return kind(layers, input_shape=shape, **params)
 
 
 def layer_records(network: Any) -> list[dict[str, Any]]:
     """The field `layers` of metrics.json."""
-    records = []
-    for number, layer in enumerate(network.layers_, 1):
+
+    def record(number: int, layer: Any) -> dict[str, Any]:
         slowest = layer.delta_values[:, :1]
         slowest = slowest[~np.isnan(slowest)]
-        records.append(
-            {
-                "layer": number,
-                "nodes": int(np.prod(layer.shape)),
-                "expanded": int(layer.n_expanded),
-                "n_components": int(layer.trained.plan.n_components),
-                "mean_n_slow": float(layer.n_slow.mean()),
-                "mean_delta_1": float(slowest.mean()) if len(slowest) else None,
-                "min_delta_1": float(slowest.min()) if len(slowest) else None,
-            }
-        )
-    return records
+        return {
+            "layer": number,
+            "nodes": int(np.prod(layer.shape)),
+            "expanded": int(layer.n_expanded),
+            "n_components": int(layer.trained.plan.n_components),
+            "mean_n_slow": float(layer.n_slow.mean()),
+            "mean_delta_1": float(slowest.mean()) if len(slowest) else None,
+            "min_delta_1": float(slowest.min()) if len(slowest) else None,
+        }
 
-
-# ---------------------------------------------------------------------------------------------- features
+    return [record(number, layer) for number, layer in enumerate(network.layers_, 1)]
 
 
 class Features(NamedTuple):

@@ -251,9 +251,6 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-# ---------------------------------------------------------------------------------------------- the folder
-
-
 def check_folder(folder: Path, config: Config, *, resume: bool, overwrite: bool) -> bool:
     """Whether the folder holds this run, finished; an error if it may not be used. Nothing is changed."""
     if folder.exists() and not folder.is_dir():

@@ -172,9 +172,6 @@ def _in_order(order: Label, samples: Samples) -> NDArray[np.float64]:
     return np.array([np.nan if value is None else number[value] for value in column.tolist()])
 
 
-# ---------------------------------------------------------------------------------------------- reconstructions
-
-
 def rebuild(
     network: Any, features: Features, sets: Sets, n_examples: int
 ) -> tuple[LinearReconstruction, dict[str, float | None], Columns]:
@@ -240,9 +237,6 @@ def read_decoder(folder: Path, n_features: int, shape: tuple[int, ...]) -> Linea
 def _hash(folder: Path) -> NDArray[np.uint8]:
     with open_regular(folder / "model.higsfa") as file:
         return np.frombuffer(hashlib.file_digest(file, "sha256").digest(), dtype=np.uint8)
-
-
-# ---------------------------------------------------------------------------------------------- the results of a run
 
 
 def gather(

@@ -16,7 +16,7 @@ from higsfa.core.graph.labels import encode_classes, is_discrete, missing, numer
 from higsfa.evaluation import protocols
 from higsfa.evaluation.schema import LARGEST
 from higsfa.experiments.config import Config, DataTable, DistortionTable, FileData, LabelTable
-from higsfa.experiments.data import PixelRange, Samples, read_data
+from higsfa.experiments.data import Samples, read_data
 from higsfa.experiments.interface import ExperimentError, in_one_line, named, noted
 from higsfa.images import Distortion, oriented_edges
 from higsfa.sources import Source
@@ -30,9 +30,6 @@ MAX_LABEL = LARGEST / 100
 CUT = {"eyes": "aligned by the eyes", "centre": "cut about their centre", None: "taken as they are"}
 
 
-# ---------------------------------------------------------------------------------------------- labels
-
-
 @dataclass(frozen=True)
 class Label:
     """A label: its name, whether it is numeric, and its unit."""
@@ -44,16 +41,14 @@ class Label:
     def record(self, classes: list[str] | None) -> dict[str, Any]:
         """As in metrics.json."""
         kind = "numeric" if self.is_numeric else "categorical"
-        return {"name": self.name, "kind": kind, "unit": self.unit, "classes": None if self.is_numeric else classes}
+        return {"name": self.name, "kind": kind, "unit": self.unit, "classes": classes}
 
 
 def read_labels(config: Config, data: Samples) -> tuple[list[Label], dict[str, NDArray[Any]]]:
     """The labels to learn, and their values: float64 for numeric ones, texts or None for categorical ones."""
     names = config.data.labels or USUAL_LABELS.get(config.data.kind)
     if names is None:
-        raise ExperimentError(
-            f'[data] needs a key labels, such as labels = ["age"]; the data have {named(data.labels)}'
-        )
+        raise ExperimentError(f'[data] needs a key labels, such as ["age"]; the data have {named(data.labels)}')
     for name in config.labels:
         if name not in names:
             raise ExperimentError(f"[labels.{name}]: there is no label {name!r}; data.labels are {', '.join(names)}")
@@ -63,8 +58,7 @@ def read_labels(config: Config, data: Samples) -> tuple[list[Label], dict[str, N
             raise ExperimentError(f"[data] labels: no label {name!r}; the data have {named(data.labels)}")
         # Labels and estimates are columns of one table, so their names must differ.
         columns = {name, f"{name}_estimate", f"{name}_probability"}
-        if columns & taken:
-            clash = min(columns & taken)
+        if clash := min(columns & taken, default=None):
             raise ExperimentError(f"data.labels: {name!r} clashes with {clash!r} in predictions.csv; rename it")
         taken |= columns
         labels.append(_label(name, config.labels.get(name, LabelTable()), data.labels[name]))
@@ -108,9 +102,6 @@ def _text(value: Any, names: list[str] | None, label: str) -> str:
     if not isinstance(value, int) or not 0 <= value < len(names):
         raise ExperimentError(f"[labels.{label}] names has {len(names)} entries for the codes 0, 1, ...; got {value!r}")
     return names[value]
-
-
-# ---------------------------------------------------------------------------------------------- folds
 
 
 class Fold(NamedTuple):
@@ -168,10 +159,9 @@ def decoded(config: Config, experiment: Experiment, folder: Path) -> Experiment:
         train = test = cached(experiment.data, config.data, "images.npy")
         if config.test_data is not None:
             test = cached(experiment.test_data, config.test_data, "test_images.npy")
-    folds = [
-        Fold(replace(f.train, source=train[f.train.rows]), replace(f.test, source=test[f.test.rows]))
-        for f in experiment.folds
-    ]
+    folds = []
+    for part, tested in experiment.folds:
+        folds.append(Fold(replace(part, source=train[part.rows]), replace(tested, source=test[tested.rows])))
     return replace(experiment, folds=folds, warnings=experiment.warnings + noted(caught))
 
 
@@ -261,9 +251,6 @@ def _check(folds: list[Fold], labels: list[Label]) -> None:
                 raise ExperimentError(f"label {name!r}: no sample for {what} has it; leave it out, or check it")
 
 
-# ---------------------------------------------------------------------------------------------- sets of a fold
-
-
 class Sets(NamedTuple):
     """The three sets of a fold, as the network sees them; the paper calls them DR, S and T."""
 
@@ -291,32 +278,31 @@ def make_sets(config: Config, fold: Fold) -> Sets:
 def network_input(config: Config, samples: Samples) -> Samples:
     """What the network sees of samples: edges or pixels, in its precision."""
     if config.sees_edges:
-        if samples.pixel_range is None or samples.pixel_range != _range_of_dtype(samples.source):
-            raise ExperimentError(
-                '[network] preset = "photographs" is for images of bytes, or of floats from 0 to 1; these are '
-                f'{samples.source.dtype} with black and white {samples.pixel_range}: convert them, or use "pyramid"'
-            )
-        with in_one_line('[network] preset = "photographs"'):
+        what = '[network] preset = "photographs"'
+        if samples.pixel_range is None or not _is_usual(samples):
+            raise ExperimentError(f'{what} is for {_unusual(samples)}, or use "pyramid"')
+        with in_one_line(what):
             samples = replace(samples, source=sources.map(samples.source, oriented_edges), pixel_range=None)
     if config.network.dtype is not None:
         samples = replace(samples, source=sources.map(samples.source, partial(np.asarray, dtype=config.network.dtype)))
     return samples
 
 
-def _range_of_dtype(source: Source) -> PixelRange:
-    """Black and white where only the dtype says what they are."""
-    if source.dtype.kind not in "iu":
-        return 0.0, 1.0
-    return float(np.iinfo(source.dtype).min), float(np.iinfo(source.dtype).max)
+def _is_usual(samples: Samples) -> bool:
+    """Whether black and white are those of the dtype; edges and distortions know no others."""
+    dtype = samples.source.dtype
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else None
+    return samples.pixel_range == ((0.0, 1.0) if limits is None else (float(limits.min), float(limits.max)))
+
+
+def _unusual(samples: Samples) -> str:
+    dtype, pixel_range = samples.source.dtype, samples.pixel_range
+    return f"bytes and floats from 0 to 1; these are {dtype} with black and white {pixel_range}: convert them"
 
 
 def _check_distortion(table: DistortionTable, samples: Samples) -> None:
-    """Distortion knows the range of grey values by their dtype only."""
     if samples.pixel_range is None:
         raise ExperimentError("[distortion] is for images, and these data are not; leave the table out")
-    changed = [key for key in ("brightness", "contrast", "noise") if getattr(table, key)]
-    if samples.pixel_range != _range_of_dtype(samples.source) and changed:
-        raise ExperimentError(
-            "[distortion] brightness, contrast and noise are for bytes and for floats from 0 to 1; these images are "
-            f"{samples.source.dtype} with black and white {samples.pixel_range}: convert them, or set the three to 0"
-        )
+    if not _is_usual(samples) and (table.brightness or table.contrast or table.noise):  # type: ignore[attr-defined]
+        what = "[distortion] brightness, contrast and noise"
+        raise ExperimentError(f"{what} are for {_unusual(samples)}, or set the three to 0")

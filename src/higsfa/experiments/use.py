@@ -114,8 +114,6 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({os.fspath(self.folder)!r})"
 
-    # ------------------------------------------------------------------ what the folder holds
-
     @property
     def name(self) -> str:
         return self.folder.resolve().name
@@ -178,8 +176,6 @@ class Run:
         self.progress.stage("reading the data of the run", None)
         config = self.config if self._data_folder is None else with_paths(self.config, self._data_folder)
         return open_experiment(config, n_jobs=config.network.n_jobs)
-
-    # ------------------------------------------------------------------ new pictures
 
     def pictures(self, paths: Paths, *, eyes: Any = None, cropped: bool = False) -> ImageFiles:
         """New pictures, prepared as those of training: grey, of the same size, cut, range and contrast.
@@ -312,8 +308,6 @@ class Run:
             if str(value) not in classes:
                 raise ExperimentError(f"{name} has no class {value!r}: use {', '.join(classes)}")
         return [classes[str(value)] for value in given]
-
-    # ------------------------------------------------------------------ pages and scores
 
     def report(self, out: str | os.PathLike[str] | None = None) -> Path:
         """Write the results as one HTML file, report.html in the folder by default; returns its path."""
