@@ -141,7 +141,7 @@ def test_signals_unwind_the_stack_and_the_second_one_ends_at_once():
 
     with pytest.raises(errors.Stopped) as caught:
         stopped()
-    assert caught.value.number == signal.SIGTERM
+    assert caught.value.args == (signal.SIGTERM,)
     assert signal.getsignal(signal.SIGTERM) == before
     with errors.signals_as_exceptions():
         handler = signal.getsignal(signal.SIGINT)

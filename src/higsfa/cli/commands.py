@@ -5,13 +5,15 @@ Heavy imports stand inside the commands, so that help and wrong usage answer at 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import getdoc
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from higsfa.cli import terminal
-from higsfa.cli.terminal import Cropped, DataFolder, Eyes, Force, Json, Pictures, RunFolder, WrongUsage
+from higsfa.cli.terminal import Cropped, DataFolder, Eyes, Force, Json, Page, Pictures, RunFolder, WrongUsage
 
 EXPERIMENTS, NEW, PAGES = "Experiments", "New pictures", "Pages"
 MAX_SHOWN = 32
@@ -37,6 +39,17 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+def command(panel: str | None, *examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command, with examples at the end of its help."""
+
+    def added(function: Callable[..., None]) -> Callable[..., None]:
+        shown = "\n".join(f"  higsfa {example}" for example in examples)
+        text = f"{getdoc(function)}\n\n\b\nExamples:\n{shown}"
+        return app.command(rich_help_panel=panel, help=text)(function)
+
+    return added
+
+
 @app.callback()
 def higsfa(
     version: Annotated[
@@ -50,7 +63,7 @@ def higsfa(
     """
 
 
-@app.command()
+@command(None, "demo", "demo --out somewhere --force")
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the results.")] = Path("demo"),
     force: Force = False,
@@ -60,10 +73,6 @@ def demo(
 
     Draws faces that age, learns age, gender and race at once with HiGSFA, HGSFA, PCA and LDA, prints tables, and writes
     figures, report.html, explorer.html and the model.
-
-    \b
-    Example:
-      higsfa demo --out somewhere --force
     """
     terminal.free_folder(out, force)
     from higsfa.cli.demo import run_demo, tell
@@ -74,7 +83,12 @@ def demo(
     terminal.note_about_faces(["age"])
 
 
-@app.command(rich_help_panel=EXPERIMENTS)
+@command(
+    EXPERIMENTS,
+    "train digits --out runs/digits",
+    "train my.toml --out runs/mine --set network.n_components=80",
+    "train my.toml --out runs/mine --resume",
+)
 def train(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="A .toml file, or a name that higsfa configs lists.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder for the results.")],
@@ -87,19 +101,10 @@ def train(
     dask: Annotated[
         str | None, typer.Option("--dask", metavar="ADDRESS", help="Train on the workers of this Dask scheduler.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", metavar="N", help="Threads; all cores by default.")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", metavar="N", help="Threads; all by default.")] = None,
     json: Json = False,
 ) -> None:
-    """Train and test what a config describes; all results go to one folder.
-
-    \b
-    Examples:
-      higsfa train digits --out runs/digits
-      higsfa train my.toml --out runs/mine --set network.n_components=80
-      higsfa train my.toml --out runs/mine --resume
-    """
+    """Train and test what a config describes; all results go to one folder."""
     if resume and force:
         raise WrongUsage("--resume continues a run and --force deletes it: give one of them")
     changed = dict(terminal.change(text) for text in changes or [])
@@ -120,14 +125,9 @@ def train(
     terminal.answer(json, run.metrics, f"Written to {out}. Look at it with: higsfa report {out}")
 
 
-@app.command(rich_help_panel=EXPERIMENTS)
+@command(EXPERIMENTS, "evaluate runs/mine", "evaluate runs/mine --data /media/disk/pictures")
 def evaluate(run: RunFolder, data: DataFolder = None, json: Json = False) -> None:
-    """Test a trained network again, on the test data of its config.
-
-    \b
-    Example:
-      higsfa evaluate runs/mine --data /media/disk/pictures
-    """
+    """Test a trained network again, on the test data of its config."""
     opened = terminal.opened_run(run, data)
     found, labels = opened.evaluate(), opened.metrics["labels"]
     rows = [(found["method"], found["labels"])]
@@ -135,17 +135,12 @@ def evaluate(run: RunFolder, data: DataFolder = None, json: Json = False) -> Non
     terminal.answer(json, found, lambda: terminal.scores_table(labels, rows, title))
 
 
-@app.command(rich_help_panel=EXPERIMENTS)
+@command(EXPERIMENTS, "compare runs/small runs/large")
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Folders that higsfa train wrote.")],
     json: Json = False,
 ) -> None:
-    """Put the results of several runs into one table.
-
-    \b
-    Example:
-      higsfa compare runs/small runs/large
-    """
+    """Put the results of several runs into one table."""
     opened = [terminal.opened_run(run) for run in runs]
     from higsfa import experiments
 
@@ -155,21 +150,14 @@ def compare(
     terminal.answer(json, found, lambda: terminal.scores_table(found["labels"], rows, title))
 
 
-@app.command(rich_help_panel=EXPERIMENTS)
+@command(EXPERIMENTS, "configs", "configs folder", "configs folder -o my.toml")
 def configs(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this one.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Copy it to a file.")] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """List the experiments that come with the library, show one, or copy one to change it.
-
-    \b
-    Examples:
-      higsfa configs
-      higsfa configs folder
-      higsfa configs folder -o my.toml
-    """
+    """List the experiments that come with the library, show one, or copy one to change it."""
     from higsfa.experiments.interface import shipped_configs, shipped_text
     from higsfa.io import write_atomically
 
@@ -189,17 +177,12 @@ def configs(
     terminal.answer(json, {"name": name, "text": text, "written": out}, shown)
 
 
-@app.command(rich_help_panel=EXPERIMENTS)
+@command(EXPERIMENTS, "info runs/mine", "info runs/mine/model.higsfa")
 def info(
     path: Annotated[Path, typer.Argument(metavar="RUN_OR_MODEL", help="A run folder or a model file.")],
     json: Json = False,
 ) -> None:
-    """Show what is in a run folder or a model file.
-
-    \b
-    Example:
-      higsfa info runs/mine/model.higsfa
-    """
+    """Show what is in a run folder or a model file."""
     if terminal.existing(path, "run folder or model file").is_dir():
         _run_info(path, json)
     else:
@@ -233,7 +216,7 @@ def _model_info(path: Path, json: bool) -> None:
     terminal.answer(json, found, f"{line}\n{model}")
 
 
-@app.command(rich_help_panel=NEW)
+@command(NEW, "transform runs/mine photos/ -o features.npy", "transform runs/mine a.jpg b.jpg -o features.csv")
 def transform(
     run: RunFolder,
     images: Pictures,
@@ -243,13 +226,7 @@ def transform(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Extract the features of new pictures: one row each.
-
-    \b
-    Examples:
-      higsfa transform runs/mine photos/ -o features.npy
-      higsfa transform runs/mine a.jpg b.jpg -o features.csv
-    """
+    """Extract the features of new pictures: one row each."""
     terminal.free_file(out, force, ".npy", ".csv")
     opened = terminal.opened_run(run)
     source = opened.pictures(images, eyes=eyes, cropped=cropped)
@@ -270,7 +247,7 @@ def transform(
     terminal.answer(json, {"written": out, "shape": features.shape, "files": files}, line)
 
 
-@app.command(rich_help_panel=NEW)
+@command(NEW, "predict runs/mine photo.jpg", "predict runs/mine photos/ -o estimates.csv")
 def predict(
     run: RunFolder,
     images: Pictures,
@@ -280,13 +257,7 @@ def predict(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Estimate the labels of new pictures.
-
-    \b
-    Examples:
-      higsfa predict runs/mine photo.jpg
-      higsfa predict runs/mine photos/ -o estimates.csv
-    """
+    """Estimate the labels of new pictures."""
     if out is not None:
         terminal.free_file(out, force, ".csv")
     opened = terminal.opened_run(run)
@@ -303,7 +274,7 @@ def predict(
     terminal.note_about_faces(columns)
 
 
-@app.command(rich_help_panel=NEW)
+@command(NEW, "reconstruct runs/mine photo.jpg -o rebuilt.png")
 def reconstruct(
     run: RunFolder,
     photos: Pictures,
@@ -314,12 +285,7 @@ def reconstruct(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Rebuild pictures from their features alone, beside the originals: what the network keeps of them.
-
-    \b
-    Example:
-      higsfa reconstruct runs/mine photo.jpg -o rebuilt.png
-    """
+    """Rebuild pictures from their features alone, beside the originals: what the network keeps of them."""
     terminal.free_file(out, force, ".png")
     with terminal.stages() as progress:
         opened = terminal.opened_run(run, data, progress)
@@ -337,17 +303,19 @@ def reconstruct(
     terminal.answer(json, {"written": out, "error": found.errors}, f"Written to {out}")
 
 
-@app.command(rich_help_panel=NEW)
+@command(
+    NEW,
+    "morph runs/mine photo.jpg --age 20,60",
+    "morph runs/mine photo.jpg --age 20,40,60 -o strip.png",
+    "morph runs/mine photo.jpg --label gender=M,F -o strip.png",
+    "morph runs/mine photo.jpg --age 20,40,60 --gif ages.gif",
+)
 def morph(
     run: RunFolder,
     photo: Annotated[Path, typer.Argument(metavar="PHOTO", help="One picture.")],
     age: Annotated[str | None, typer.Option("--age", metavar="VALUES", help="Ages, such as 20,40,60.")] = None,
-    label: Annotated[
-        str | None, typer.Option("--label", metavar="NAME=VALUES", help="Another label, such as gender=M,F.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A strip, .png; morph.png by default.")
-    ] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="NAME=VALUES", help="Such as gender=M,F.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="morph.png by default.")] = None,
     gif: Annotated[Path | None, typer.Option("--gif", metavar="FILE", help="An animation, .gif or .webp.")] = None,
     strength: Annotated[float, typer.Option("--strength", help="More than 1 exaggerates the change.")] = 1.0,
     eyes: Eyes = None,
@@ -356,14 +324,7 @@ def morph(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Show the same picture with another label: a face at other ages.
-
-    \b
-    Examples:
-      higsfa morph runs/mine photo.jpg --age 20,40,60 -o strip.png
-      higsfa morph runs/mine photo.jpg --label gender=M,F -o strip.png
-      higsfa morph runs/mine photo.jpg --age 20,40,60 --gif ages.gif
-    """
+    """Show the same picture with another label: a face at other ages."""
     if out is None and gif is None:
         out = Path("morph.png")
     if out is not None:
@@ -394,40 +355,19 @@ def morph(
     terminal.note_about_faces([name])
 
 
-@app.command(rich_help_panel=PAGES)
-def report(
-    run: RunFolder,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="RUN/report.html by default.")] = None,
-    force: Force = False,
-    json: Json = False,
-) -> None:
-    """Write the results of a run as one HTML file, which opens without a server.
-
-    \b
-    Example:
-      higsfa report runs/mine
-    """
+@command(PAGES, "report runs/mine")
+def report(run: RunFolder, out: Page = None, force: Force = False, json: Json = False) -> None:
+    """Write the results of a run as one HTML file, which opens without a server."""
     opened = terminal.opened_run(run)
     target = terminal.free_file(run / "report.html" if out is None else out, force)
     _tell_written(opened.report(target), json)
 
 
-@app.command(rich_help_panel=PAGES)
+@command(PAGES, "explore runs/mine")
 def explore(
-    run: RunFolder,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="RUN/explorer.html by default.")
-    ] = None,
-    data: DataFolder = None,
-    force: Force = False,
-    json: Json = False,
+    run: RunFolder, out: Page = None, data: DataFolder = None, force: Force = False, json: Json = False
 ) -> None:
-    """Write a page on which features can be moved by hand, and the picture follows.
-
-    \b
-    Example:
-      higsfa explore runs/mine
-    """
+    """Write a page on which features can be moved by hand, and the picture follows."""
     with terminal.stages() as progress:
         opened = terminal.opened_run(run, data, progress)
         written = opened.explore(terminal.free_file(run / "explorer.html" if out is None else out, force))

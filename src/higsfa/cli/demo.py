@@ -19,10 +19,7 @@ AGES = (20, 30, 40, 50, 60, 70)
 
 
 def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
-    """Run the experiment, and draw its results into the run folder `out`.
-
-    Returns a dict: `folder`, `metrics` as in metrics.json, and `files`, from path to what can be seen there.
-    """
+    """Run the experiment and draw its results; returns its folder, its metrics, and what can be seen in which file."""
     from higsfa.experiments import load_config, train
 
     run = train(load_config(EXPERIMENT), out, overwrite=overwrite, progress=progress)
@@ -70,12 +67,11 @@ def tell(results: Mapping[str, Any]) -> None:
     say(f"  higsfa morph {out} {out / 'pictures' / 'face1.png'} --age 20,40,60 --gif ages.gif")
     say("\nWith pictures of your own", style="bold")
     say("  higsfa configs folder -o my.toml     copy a config: say in it where pictures and labels are")
-    say("  higsfa train my.toml --out runs/mine")
-    say("  higsfa report runs/mine")
+    say("  higsfa train my.toml --out runs/mine\n  higsfa report runs/mine")
 
 
 def findings(metrics: Mapping[str, Any]) -> list[str]:
-    """What the numbers of this run say about the methods, in sentences; an order is stated as it came out."""
+    """What the numbers of this run say about the methods, in sentences."""
     methods = [method for method in metrics["methods"] if method["role"] != "chance"]
     lines = []
     for what, key in (

@@ -24,11 +24,11 @@ from rich.text import Text
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that higsfa train wrote.")]
 Pictures = Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Picture files, or folders of them.")]
+Page = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="An .html file in RUN by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 Eyes = Annotated[
-    Path | None,
-    typer.Option("--eyes", metavar="TABLE", help="Eyes in the pictures, a .csv file with name, x, y, x, y."),
+    Path | None, typer.Option("--eyes", metavar="TABLE", help="Eyes in the pictures: a .csv of name, x, y, x, y.")
 ]
 Cropped = Annotated[
     bool, typer.Option("--cropped", help="The pictures are already cut by the eyes, as those of training were.")
@@ -41,12 +41,8 @@ WRONG_USAGE, FAILURE = 2, 1
 MAX_VALUES = 64
 """Most label values of one morph."""
 FACE_LABELS = frozenset(("age", "gender", "sex", "race", "ethnicity"))
-NOTE = (
-    "note: estimates are statistical guesses about pictures, not facts about people; for research only, "
-    "no basis for decisions about a person"
-)
-WIDE = 10_000
-"""Columns of a table that does not go to a terminal: nothing in it is cut off."""
+NOTE = "note: estimates are statistical guesses about pictures, not facts about people; for research only, "
+NOTE += "no basis for decisions about a person"
 
 
 class WrongUsage(Exception):
@@ -54,11 +50,7 @@ class WrongUsage(Exception):
 
 
 class Stopped(BaseException):
-    """A signal asked the command to end."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    """A signal, whose number is the argument, asked the command to end."""
 
 
 @contextmanager
@@ -80,7 +72,7 @@ def signals_as_exceptions() -> Iterator[None]:
 def explain(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
     """The line to show and the exit code."""
     if isinstance(error, Stopped):
-        return _stopped(error, arguments), 128 + error.number
+        return _stopped(error, arguments), 128 + error.args[0]
     if hasattr(error, "format_message"):  # an error of the parser
         context = getattr(error, "ctx", None)
         command = "higsfa" if context is None else context.command_path
@@ -90,7 +82,7 @@ def explain(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
 
 
 def _stopped(error: Stopped, arguments: Sequence[str]) -> str:
-    how = "interrupted" if error.number == signal.SIGINT else "ended by a signal"
+    how = "interrupted" if error.args[0] == signal.SIGINT else "ended by a signal"
     if arguments[:1] != ["train"]:
         return f"{how}; nothing was left half written"
     again = [argument for argument in arguments if argument not in ("--resume", "--force")]
@@ -192,9 +184,9 @@ def label_and_values(age: str | None, label: str | None) -> tuple[str, list[str]
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A terminal, or a file that gets plain text."""
+    """A terminal, or a file that gets plain text of any width."""
     found = Console(stderr=stderr, highlight=False, soft_wrap=False)
-    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=WIDE)
+    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=10_000)
 
 
 def say(text: str = "", *, style: str = "", stderr: bool = False) -> None:
