@@ -16,10 +16,8 @@ from higsfa.cli import terminal
 from higsfa.cli.terminal import Cropped, DataFolder, Eyes, Force, Json, Page, Pictures, RunFolder, WrongUsage
 
 EXPERIMENTS, NEW, PAGES = "Experiments", "New pictures", "Pages"
-MAX_SHOWN = 32
-"""Most pictures on one sheet."""
-FRAMES = 24
-"""Pictures of an animation of a numeric label."""
+MAX_SHOWN = 32  # most pictures on one sheet
+FRAMES = 24  # pictures of an animation of a numeric label
 
 app = typer.Typer(
     name="higsfa",

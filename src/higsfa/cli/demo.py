@@ -12,8 +12,7 @@ from PIL import Image
 from higsfa.cli import sheet as sheets
 from higsfa.cli.terminal import metrics_tables, say
 
-EXPERIMENT = "faces"
-"""The shipped config that the demonstration runs."""
+EXPERIMENT = "faces"  # the shipped config that the demonstration runs
 N_PICTURES = 6
 AGES = (20, 30, 40, 50, 60, 70)
 

@@ -15,8 +15,7 @@ from higsfa.io import replacing
 
 Grey = NDArray[np.uint8]
 
-SIDE = 128
-"""Pictures are shown at least this large, enlarged by a whole factor."""
+SIDE = 128  # pictures are shown at least this large, enlarged by a whole factor
 GAP, TEXT = 8, 22
 FRAME_MS = 120
 

@@ -38,8 +38,7 @@ DataFolder = Annotated[
 ]
 
 WRONG_USAGE, FAILURE = 2, 1
-MAX_VALUES = 64
-"""Most label values of one morph."""
+MAX_VALUES = 64  # most label values of one morph
 FACE_LABELS = frozenset(("age", "gender", "sex", "race", "ethnicity"))
 NOTE = "note: estimates are statistical guesses about pictures, not facts about people; for research only, "
 NOTE += "no basis for decisions about a person"

@@ -40,8 +40,7 @@ Floats = NDArray[np.float64]
 PAPER_THRESHOLDS = (*range(13), *range(14, 31, 2))
 """Thresholds, in years, of the paper's table of cumulative scores."""
 
-BLOCK_VALUES = 2**20
-"""Values that :func:`reconstruction_error` reads at a time."""
+BLOCK_VALUES = 2**20  # values that `reconstruction_error` reads at a time
 
 
 def delta_values(

@@ -21,28 +21,18 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from higsfa.io import read_regular
 
 FORMAT = 1
-MAX_METRICS = 32 * 2**20
-"""Bytes of metrics.json."""
-MAX_TEXT = 1000
-"""Characters of a text that a report shows; longer ones are cut."""
-MAX_NAMES = 100
-"""Labels, methods, layers, settings and Delta values."""
+MAX_METRICS = 32 * 2**20  # bytes of metrics.json
+MAX_TEXT = 1000  # characters of a text that a report shows; longer ones are cut
+MAX_NAMES = 100  # labels, methods, layers, settings and Delta values
 MAX_WARNINGS = 1000
-MAX_NUMBERS = 10_000
-"""Points of a curve."""
+MAX_NUMBERS = 10_000  # points of a curve
 MAX_CLASSES = 1_000_000
-MAX_CONFUSED = 100
-"""Classes of a confusion matrix; a label with more has none."""
-LARGEST = 1e100
-"""No score, count or time is larger: figures could not show it."""
-MAX_NPZ = 32 * 2**20
-"""Bytes of examples.npz, and of the pictures in it."""
-MAX_ARRAY = 64 * 2**20
-"""Bytes of one array of examples.npz."""
-MAX_PREDICTIONS = 128 * 2**20
-"""Bytes of predictions.csv that a report reads; larger tables are not drawn."""
-MAX_ROWS = 1_000_000
-"""Rows of predictions.csv that a report reads."""
+MAX_CONFUSED = 100  # classes of a confusion matrix; a label with more has none
+LARGEST = 1e100  # no score, count or time is larger: figures could not show it
+MAX_NPZ = 32 * 2**20  # bytes of examples.npz, and of the pictures in it
+MAX_ARRAY = 64 * 2**20  # bytes of one array of examples.npz
+MAX_PREDICTIONS = 128 * 2**20  # bytes of predictions.csv that a report reads; larger tables are not drawn
+MAX_ROWS = 1_000_000  # rows of predictions.csv that a report reads
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 

@@ -20,8 +20,7 @@ from higsfa import HiGSFA, LabelHead, Layer
 from higsfa.graphs import ClusteredGraph, GraphRecipe, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
 from higsfa.images import Distortion
 
-MAX_PIXELS = 2**34
-"""Most pixels of synthetic faces, which are held in memory."""
+MAX_PIXELS = 2**34  # most pixels of synthetic faces, which are held in memory
 RENAMED = {"memory": "memory_limit", "n_features": "n_used_features"}
 """Old and new names of keys, for files of earlier versions and for messages."""
 RECIPES: dict[str, type[GraphRecipe]] = {

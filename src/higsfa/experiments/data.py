@@ -22,18 +22,14 @@ from higsfa.io.arrays import read_npz
 from higsfa.sources import ImageFiles, Source
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-PixelRange = tuple[float, float]
-"""The values of black and of white."""
+PixelRange = tuple[float, float]  # the values of black and of white
 IsTest = NDArray[np.bool_] | None
-FILES_RANGE: PixelRange = (0.0, 255.0)
-"""Of picture files once they are decoded."""
+FILES_RANGE: PixelRange = (0.0, 255.0)  # of picture files once they are decoded
 USUAL_RANGES: tuple[PixelRange, ...] = ((0.0, 1.0), FILES_RANGE, (0.0, 65535.0))
 WHOLE: dict[str, Any] = {"pose_size": (256, 256), "square": None, "shift_up": 0.0}
 """Options of FaceSampler that take the largest centred square of a picture."""
-MAX_ARRAYS = 16 * 2**30
-"""Most bytes of arrays in a .npz file of data."""
-BLOCK_VALUES = 2**22
-"""Pixels read at once."""
+MAX_ARRAYS = 16 * 2**30  # most bytes of arrays in a .npz file of data
+BLOCK_VALUES = 2**22  # pixels read at once
 
 
 def face_sampler(table: tables.FileData, paths: tuple[Path, ...], eyes: NDArray[np.float64] | None) -> FaceSampler:
@@ -118,12 +114,9 @@ class Samples:
     source: Source
     labels: dict[str, NDArray[Any]]
     """One value per sample: in a data set all columns that it has, in a part the labels to learn."""
-    name: str = ""
-    """Of the data set."""
-    is_test: IsTest = None
-    """The data set's own split."""
-    pixel_range: PixelRange | None = None
-    """What grey values mean; None if samples are not images."""
+    name: str = ""  # of the data set
+    is_test: IsTest = None  # the data set's own split
+    pixel_range: PixelRange | None = None  # what grey values mean; None if samples are not images
     cropping: str | None = None
     """How picture files were cut: by the "eyes" or about the "centre"; None if samples are not picture files."""
     warnings: tuple[str, ...] = ()

@@ -26,12 +26,9 @@ from higsfa.training.sources import Derived, Rows, Samples
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk is full, or the user's quota, or a file has reached its size limit."""
-MAX_BYTES = 1_000_000
-"""Largest config file."""
-MAX_DOTS = 4_000_000
-"""Most dots of a config file, each line counted by its square."""
-PATHS = ("folder", "csv", "test_csv", "eyes", "file")
-"""Keys of the data tables that hold paths."""
+MAX_BYTES = 1_000_000  # largest config file
+MAX_DOTS = 4_000_000  # most dots of a config file, each line counted by its square
+PATHS = ("folder", "csv", "test_csv", "eyes", "file")  # keys of the data tables that hold paths
 
 
 def shipped_configs() -> dict[str, str]:

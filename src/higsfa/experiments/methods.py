@@ -23,8 +23,7 @@ from higsfa.graphs import GraphRecipe, GraphSum
 from higsfa.sources import Source
 from higsfa.training.sources import blocks, evenly_spread
 
-PCA_VALUES = 2**27
-"""Pixels, in all, of the images that principal components are computed from: 512 MiB."""
+PCA_VALUES = 2**27  # pixels, in all, of the images that principal components are computed from: 512 MiB
 NAMES = {
     "hgsfa": "HGSFA",
     "higsfa_hgsfa_parameters": "HiGSFA, HGSFA parameters",

@@ -35,16 +35,12 @@ DECODER = "decoder.safetensors"
 ARRAYS = ("components", "intercept", "mean", "feature_mean", "feature_scale")
 MOST_TRAIN, MOST_TEST = 20_000, 5_000
 """Samples that reconstructions are learned from, and that their errors are measured on."""
-N_FEATURE_ROWS, N_FEATURES = 2000, 20
-"""Test samples, and features of them, that are kept for figures."""
+N_FEATURE_ROWS, N_FEATURES = 2000, 20  # test samples, and features of them, that are kept for figures
 N_DELTAS = 10
-LABEL_BINS = 20
-"""Bins of a numeric label, if it has too many or too few whole numbers for one bin each."""
+LABEL_BINS = 20  # bins of a numeric label, if it has too many or too few whole numbers for one bin each
 Columns = dict[str, NDArray[Any]]
-Result = tuple[dict[str, Any], Columns]
-"""What a method made of a fold: numbers for metrics.json, and arrays."""
-Results = dict[str, list[Result]]
-"""By method, fold by fold."""
+Result = tuple[dict[str, Any], Columns]  # what a method made of a fold: numbers for metrics.json, and arrays
+Results = dict[str, list[Result]]  # by method, fold by fold
 
 
 def fit_head(config: Config, features: Features, samples: Samples, n_features: Any) -> LabelHead:

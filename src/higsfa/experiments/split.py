@@ -25,8 +25,7 @@ USUAL_LABELS = {
     **dict.fromkeys(("faces", "morph2", "utkface", "fairface"), ("age", "gender", "race")),
     **{"digits": ("digit",), "toy": ("s1",), "fgnet": ("age",)},
 }
-MAX_LABEL = LARGEST / 100
-"""Errors of such a label are numbers that metrics.json may hold."""
+MAX_LABEL = LARGEST / 100  # errors of such a label are numbers that metrics.json may hold
 CUT = {"eyes": "aligned by the eyes", "centre": "cut about their centre", None: "taken as they are"}
 
 
@@ -116,14 +115,10 @@ class Experiment:
     """Data that are ready for training."""
 
     name: str
-    labels: list[Label]
-    """Labels to learn."""
-    scored: list[Label]
-    """Those that the test data have too."""
-    data: Samples
-    """What the folds are parts of."""
-    test_data: Samples
-    """The same, unless the test data are another data set."""
+    labels: list[Label]  # labels to learn
+    scored: list[Label]  # those that the test data have too
+    data: Samples  # what the folds are parts of
+    test_data: Samples  # the same, unless the test data are another data set
     folds: list[Fold]
     warnings: tuple[str, ...]
 

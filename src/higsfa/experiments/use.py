@@ -29,8 +29,7 @@ __all__ = ["Rebuilt", "Run", "compare", "number"]
 
 MAX_CSV = 2_000_000_000
 MAX_ARRAYS = 1_000_000_000
-EXPLORED = 500
-"""Test pictures that the explorer takes its examples and its statistics from."""
+EXPLORED = 500  # test pictures that the explorer takes its examples and its statistics from
 
 
 class Rebuilt(NamedTuple):
