@@ -147,7 +147,7 @@ AGE = (*METHOD, "labels", "age")
         (("format",), "1", "format"),
         (("title",), 5, "title"),
         (("title",), "\ud800", "title"),
-        (("data", "pixel_range"), [0], "data.pixel_range"),
+        (("data", "pixel_range"), [0, 1, 2], "data.pixel_range"),
         (("data", "pixel_range"), [1, 1], "data.pixel_range"),
         (("data", "cropping"), "nose", "data.cropping"),
         (("data",), [], "data"),
@@ -201,6 +201,12 @@ def test_a_missing_value_is_named(content, path):
     del at(content, path[:-1])[path[-1]]
     place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)[1:]
     with pytest.raises(ReportError, match=f"^metrics.json: {re.escape(place)} is missing$"):
+        read(content)
+
+
+def test_a_range_needs_two_values(content):
+    content["data"]["pixel_range"] = [0]
+    with pytest.raises(ReportError, match=r"^metrics\.json: data\.pixel_range\[1\] is missing$"):
         read(content)
 
 

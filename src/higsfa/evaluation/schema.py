@@ -90,11 +90,7 @@ Confusion = Annotated[
     _at_most(MAX_CONFUSED),
     _must(lambda matrix: all(len(row) == len(matrix) for row in matrix), "a square matrix of counts"),
 ]
-PixelRange = Annotated[
-    tuple[Number, ...],
-    _at_most(2),
-    _must(lambda pair: len(pair) == 2 and pair[0] < pair[1], "the values of black and white"),
-]
+PixelRange = Annotated[tuple[Number, Number], _must(lambda pair: pair[0] < pair[1], "the values of black and white")]
 
 
 class Record(BaseModel):

@@ -15,7 +15,7 @@ from higsfa import sources
 from higsfa.evaluation.schema import Label, Metrics, read_metrics
 from higsfa.experiments import score
 from higsfa.experiments.config import Config
-from higsfa.experiments.data import Paths, PixelRange, Samples, new_pictures
+from higsfa.experiments.data import Paths, Samples, new_pictures
 from higsfa.experiments.interface import ExperimentError, Progress, Silent, in_one_line, load_config, with_paths
 from higsfa.experiments.split import Experiment, make_sets, network_input, open_experiment
 from higsfa.io.arrays import read_npz
@@ -27,6 +27,7 @@ from higsfa.training.sources import evenly_spread
 
 __all__ = ["Rebuilt", "Run", "compare", "number"]
 
+AnyPath = str | os.PathLike[str]
 MAX_CSV = 2_000_000_000
 MAX_ARRAYS = 1_000_000_000
 EXPLORED = 500  # test pictures that the explorer takes its examples and its statistics from
@@ -91,14 +92,9 @@ class Run:
     >>> older = run.morph("photo.jpg", age=[20, 60])  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        data_folder: str | os.PathLike[str] | None = None,
-        progress: Progress | None = None,
-    ) -> None:
+    def __init__(self, folder: AnyPath, *, data_folder: AnyPath | None = None, progress: Progress | None = None):
         self.folder = folder = Path(folder)
+        self.name = folder.resolve().name
         self.progress = progress or Silent()
         self._data_folder = data_folder
         if not folder.is_dir():
@@ -108,32 +104,16 @@ class Run:
                 raise ExperimentError(f"{folder} holds a run that is not finished; continue it with resume (--resume)")
             raise ExperimentError(f"{folder} is not the folder of a run: it has no metrics.json")
         self.config: Config = load_config(folder / "config.toml", of_run=True)
-        _ = self.record  # refuses an invalid metrics.json
+        self.record: Metrics = self._read("metrics.json", read_metrics)
+        self.pixel_range, self.cropping = self.record.data.pixel_range, self.record.data.cropping
 
     def __repr__(self) -> str:
         return f"Run({os.fspath(self.folder)!r})"
-
-    @property
-    def name(self) -> str:
-        return self.folder.resolve().name
-
-    @property
-    def pixel_range(self) -> PixelRange | None:
-        found = self.record.data.pixel_range
-        return None if found is None else (found[0], found[1])
-
-    @property
-    def cropping(self) -> str | None:
-        return self.record.data.cropping
 
     def _read(self, name: str, reader: Callable[[Path], Any]) -> Any:
         path = self.folder / name
         with in_one_line(f"{path} cannot be read"):
             return reader(path)
-
-    @cached_property
-    def record(self) -> Metrics:
-        return self._read("metrics.json", read_metrics)
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -197,10 +177,8 @@ class Run:
         """
         shape = tuple(self.record.data.image_shape or ())
         if len(shape) != 2 or self.pixel_range is None:
-            raise ExperimentError(
-                f"{self.name} was trained on samples of shape {tuple(self.network.input_shape_)}, "
-                "not on grey pictures, or does not say what grey values mean: train it again"
-            )
+            what = f"samples of shape {tuple(self.network.input_shape_)}, not on grey pictures"
+            raise ExperimentError(f"{self.name} was trained on {what}, or grey values of unknown range: train it again")
         return new_pictures(self, shape, paths, eyes, cropped)
 
     def _input(self, pictures: Any, eyes: Any, cropped: bool) -> Source:
@@ -243,12 +221,10 @@ class Run:
 
     def reconstruct(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> Rebuilt:
         """Reconstruct pictures from their features: what the network keeps of them. Parameters as in `transform`."""
-        source = self._input(pictures, eyes, cropped)
-        decoder, shape = self.decoder, tuple(source.shape)
-        images = np.asarray(source, dtype=np.float64)
-        Y = self.network.transform(source)
+        source, decoder = self._input(pictures, eyes, cropped), self.decoder
+        images, Y = np.asarray(source, dtype=np.float64), self.network.transform(source)
         rebuilt = {"linear": decoder.predict(Y), "top-down": self.network.inverse_transform(Y)}
-        scatter = np.sum((images - decoder.mean_.reshape(shape)) ** 2)
+        scatter = np.sum((images - decoder.mean_.reshape(source.shape)) ** 2)
         errors = {name: float(np.sum((images - found) ** 2) / scatter) for name, found in rebuilt.items()}
         return Rebuilt(images, rebuilt, errors)
 
@@ -308,29 +284,22 @@ class Run:
                 raise ExperimentError(f"{name} has no class {value!r}: use {', '.join(classes)}")
         return [classes[str(value)] for value in given]
 
-    def report(self, out: str | os.PathLike[str] | None = None) -> Path:
+    def report(self, out: AnyPath | None = None) -> Path:
         """Write the results as one HTML file, report.html in the folder by default; returns its path."""
         from higsfa.report import write_report
 
         return write_report(self.folder, self.folder / "report.html" if out is None else out)
 
-    def explore(self, out: str | os.PathLike[str] | None = None) -> Path:
+    def explore(self, out: AnyPath | None = None) -> Path:
         """Write a page to move features by hand on test pictures, explorer.html by default; returns its path."""
         from higsfa.report.explorer import write_explorer
 
         decoder, test = self.decoder, self.experiment.folds[-1].test
         test = test.subset(evenly_spread(len(test), EXPLORED))
         self.progress.stage("drawing the explorer", None)
-        return write_explorer(
-            self.folder / "explorer.html" if out is None else out,
-            self.network,
-            self.head,
-            test.source,
-            decoder=decoder,
-            labels=test.labels,
-            title=f"Explore: {self.record.title}",
-            value_range=test.pixel_range,
-        )
+        about: Any = {"labels": test.labels, "title": f"Explore: {self.record.title}", "value_range": test.pixel_range}
+        target = self.folder / "explorer.html" if out is None else out
+        return write_explorer(target, self.network, self.head, test.source, decoder=decoder, **about)
 
     def evaluate(self) -> dict[str, Any]:
         """Compute the scores again from the test data of the last fold.
@@ -373,10 +342,8 @@ def compare(runs: Sequence[Run]) -> dict[str, Any]:
         for label in run.record.labels:
             known = labels.setdefault(label.name, label)
             if known.kind != label.kind:
-                raise ExperimentError(
-                    f"label {label.name!r} is {known.kind} in one run and {label.kind} in {run.name}; "
-                    "compare runs with the same labels"
-                )
+                kinds = f"{known.kind} in one run and {label.kind} in {run.name}"
+                raise ExperimentError(f"label {label.name!r} is {kinds}; compare runs with the same labels")
         for method in run.record.methods:
             scores = {
                 name: {key: value for key, value in found.plain().items() if key in ("mae", "rmse", "rate") and value}
