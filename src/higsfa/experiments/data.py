@@ -324,4 +324,3 @@ READERS: dict[str, Callable[[Any, int | None], Samples]] = {
     "toy": _toy,
     "npz": _npz,
 }
-"""All other kinds of data are picture files."""

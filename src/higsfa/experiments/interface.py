@@ -26,6 +26,7 @@ from higsfa.training.sources import Derived, Rows, Samples
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk is full, or the user's quota, or a file has reached its size limit."""
+CONFIGS = resources.files("higsfa.experiments") / "configs"
 MAX_BYTES = 1_000_000  # largest config file
 MAX_DOTS = 4_000_000  # most dots of a config file, each line counted by its square
 PATHS = ("folder", "csv", "test_csv", "eyes", "file")  # keys of the data tables that hold paths
@@ -43,14 +44,13 @@ def shipped_configs() -> dict[str, str]:
     >>> sorted(shipped_configs())[:3]
     ['digits', 'faces', 'fairface']
     """
-    folder = resources.files("higsfa.experiments") / "configs"
-    names = sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    names = sorted(entry.name.removesuffix(".toml") for entry in CONFIGS.iterdir() if entry.name.endswith(".toml"))
     return {name: str(_parsed(shipped_text(name), name).get("description", "")) for name in names}
 
 
 def shipped_text(name: str) -> str:
     """The TOML text of an experiment that comes with the library."""
-    return (resources.files("higsfa.experiments") / "configs" / f"{name}.toml").read_text(encoding="utf-8")
+    return (CONFIGS / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def load_config(path: str | os.PathLike[str], *, of_run: bool = False) -> Config:

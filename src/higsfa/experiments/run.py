@@ -34,8 +34,6 @@ from higsfa.io import write_atomically
 from higsfa.io.arrays import read_npz
 from higsfa.models import save
 
-__all__ = ["train", "write_table"]
-
 FILES = ["metrics.json", "model.higsfa", "head.higsfa", score.DECODER, "config.toml", "predictions.csv"]
 FILES += ["examples.npz", "environment.json", "log.txt", "report.html", "explorer.html", "decoder.npz"]
 """What may be in a run folder, also by earlier versions. metrics.json is last to come and first to go."""
@@ -151,8 +149,9 @@ def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine:
                 results[method.key].append(_saved(finished))
                 continue
             what = method.name if n_folds == 1 else f"{method.name}, fold {number}"
-            keep = folder if number == n_folds and method.role == "main" else None
-            record, arrays = _one(method, config, experiment, sets, place, log, engine, what, keep)
+            record, arrays, model = _one(method, config, experiment, sets, place, log, engine, what)
+            if model is not None and method.role == "main" and number == n_folds:
+                _keep(folder, *model)
             write_npz(finished, {"record": np.array(json.dumps(record)), **arrays})
             shutil.rmtree(place, ignore_errors=True)
             results[method.key].append((record, arrays))
@@ -175,22 +174,14 @@ def _saved(path: Path) -> score.Result:
 
 
 def _one(
-    method: Method,
-    config: Config,
-    experiment: Experiment,
-    sets: Sets,
-    place: Path,
-    log: Log,
-    engine: str,
-    what: str,
-    keep: Path | None,
-) -> score.Result:
-    """One method on one fold; the model goes to the folder `keep`."""
+    method: Method, config: Config, experiment: Experiment, sets: Sets, place: Path, log: Log, engine: str, what: str
+) -> tuple[dict[str, Any], score.Columns, tuple[Any, ...] | None]:
+    """One method on one fold: its result, and its network, head and decoder (None if there are no pictures)."""
     scored = experiment.scored
     true = score.truth(config, scored, sets.test)
     if method.role == "chance":
         arrays = score.chance_estimates(scored, true)
-        return {"scores": score.scores(scored, true, arrays, chance=True)}, arrays
+        return {"scores": score.scores(scored, true, arrays, chance=True)}, arrays, None
     made = extract(method, config, experiment.labels, sets, place, log, engine, what)
     log.stage(f"{what}: estimate labels")
     n_used: Any = config.head.n_used_features
@@ -212,7 +203,7 @@ def _one(
     told = (f"{name} {key} {value:.4g}" for name, by_key in record["scores"].items() for key, value in by_key.items())
     log.note(f"{what}: {', '.join(told)}; features used: {record['used']}")
     arrays = {name: column.astype(str) if column.dtype == object else column for name, column in arrays.items()}
-    n_examples = _n_examples(config, sets)
+    n_examples, decoder = _n_examples(config, sets), None
     if method.is_rebuilt:
         log.stage(f"{what}: reconstruct")
         decoder, errors, rebuilt = score.rebuild(made.network, made.features[0], sets, n_examples)
@@ -220,12 +211,14 @@ def _one(
         arrays |= rebuilt
     if method.role == "main":
         arrays |= score.figures(made.features[0], sets, n_examples)
-    if keep is not None:
-        save(made.network, keep / "model.higsfa")
-        save(head, keep / "head.higsfa")
-        if sets.test.pixel_range is not None:
-            score.write_decoder(keep, decoder)
-    return record, arrays
+    return record, arrays, (made.network, head, None if sets.test.pixel_range is None else decoder)
+
+
+def _keep(folder: Path, network: Any, head: Any, decoder: Any) -> None:
+    save(network, folder / "model.higsfa")
+    save(head, folder / "head.higsfa")
+    if decoder is not None:
+        score.write_decoder(folder, decoder)
 
 
 def _n_examples(config: Config, sets: Sets) -> int:

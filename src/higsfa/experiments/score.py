@@ -104,17 +104,15 @@ def scores(
     return out
 
 
-def over_folds(values: list[float]) -> dict[str, Any]:
-    """A score as metrics.json has it."""
-    mean, error = metrics.mean_and_standard_error(values)
-    return {"mean": mean, "se": None if np.isnan(error) else error, "values": [float(value) for value in values]}
-
-
 def pooled_scores(
     label: Label, by_fold: list[dict[str, float]], true: NDArray[Any], estimated: NDArray[Any], classes: list[str]
 ) -> dict[str, Any]:
     """All scores of a label: means over folds, and curves or counts over the test samples of all folds."""
-    out: dict[str, Any] = {name: over_folds([fold[name] for fold in by_fold]) for name in by_fold[0]}
+    out: dict[str, Any] = {}
+    for name in by_fold[0]:
+        values = [float(fold[name]) for fold in by_fold]
+        mean, error = metrics.mean_and_standard_error(values)
+        out[name] = {"mean": mean, "se": None if np.isnan(error) else error, "values": values}
     if not label.is_numeric:
         counts = None
         if len(classes) <= MAX_CONFUSED:  # a larger matrix cannot be read
@@ -154,18 +152,13 @@ def delta_record(config: Config, labels: list[Label], features: list[Features], 
         return None
     out: dict[str, Any] = {"label": "time" if in_time else order.name}
     for key, Y, samples in (("train", found.supervised, sets.supervised), ("test", found.test, sets.test)):
-        values = np.arange(len(samples)) if in_time else _in_order(order, samples)
+        values: NDArray[Any] = np.arange(len(samples)) if in_time else samples.labels[order.name]
+        if not in_time and not order.is_numeric:
+            number = {name: float(i) for i, name in enumerate(classes_of([values]))}
+            values = np.array([number.get(value, np.nan) for value in values.tolist()])
         deltas = metrics.label_ordered_delta(Y[:, :N_DELTAS], values)
         out[key] = [None if np.isnan(value) else float(value) for value in deltas]
     return out
-
-
-def _in_order(order: Label, samples: Samples) -> NDArray[np.float64]:
-    column = samples.labels[order.name]
-    if order.is_numeric:
-        return column
-    number = {name: float(i) for i, name in enumerate(classes_of([column]))}
-    return np.array([np.nan if value is None else number[value] for value in column.tolist()])
 
 
 def rebuild(
@@ -329,12 +322,8 @@ def _examples(experiment: Experiment, methods: list[Method], results: Results) -
     arrays = results["main"][-1][1]
     before = sum(len(fold.test) for fold in experiment.folds[:-1])
     out = {"features": arrays["features"], "feature_rows": before + arrays["rows"]}
-    if "images" not in arrays:
-        return out
-    rebuilt = {m.name: results[m.key][-1][1]["rebuilt"] for m in methods if "rebuilt" in results[m.key][-1][1]}
-    return {
-        **out,
-        "images": arrays["images"],
-        "reconstructions": np.stack(list(rebuilt.values())).astype(np.float32),
-        "reconstruction_names": np.array(list(rebuilt)),
-    }
+    if "images" in arrays:
+        rebuilt = {m.name: results[m.key][-1][1]["rebuilt"] for m in methods if "rebuilt" in results[m.key][-1][1]}
+        stacked = np.stack(list(rebuilt.values())).astype(np.float32)
+        out |= {"images": arrays["images"], "reconstructions": stacked, "reconstruction_names": np.array(list(rebuilt))}
+    return out

@@ -25,8 +25,6 @@ from higsfa.report.reading import read_columns
 from higsfa.sources import ImageFiles, Source
 from higsfa.training.sources import evenly_spread
 
-__all__ = ["Rebuilt", "Run", "compare", "number"]
-
 AnyPath = str | os.PathLike[str]
 MAX_CSV = 2_000_000_000
 MAX_ARRAYS = 1_000_000_000
