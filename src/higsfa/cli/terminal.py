@@ -71,21 +71,17 @@ def signals_as_exceptions() -> Iterator[None]:
 def explain(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
     """The line to show and the exit code."""
     if isinstance(error, Stopped):
-        return _stopped(error, arguments), 128 + error.args[0]
+        how = "interrupted" if error.args[0] == signal.SIGINT else "ended by a signal"
+        again = shlex.join([argument for argument in arguments if argument not in ("--resume", "--force")])
+        kept = f"what is finished was kept. Continue with: higsfa {again} --resume"
+        is_train = arguments[:1] == ["train"]
+        return f"{how}; {kept if is_train else 'nothing was left half written'}", 128 + error.args[0]
     if hasattr(error, "format_message"):  # an error of the parser
         context = getattr(error, "ctx", None)
         command = "higsfa" if context is None else context.command_path
         return one_line(f"{error.format_message().rstrip('.')} (see {command} --help)"), WRONG_USAGE
     line, code = (str(error), WRONG_USAGE) if isinstance(error, WrongUsage) else _failure(error)
     return one_line(line), code
-
-
-def _stopped(error: Stopped, arguments: Sequence[str]) -> str:
-    how = "interrupted" if error.args[0] == signal.SIGINT else "ended by a signal"
-    if arguments[:1] != ["train"]:
-        return f"{how}; nothing was left half written"
-    again = [argument for argument in arguments if argument not in ("--resume", "--force")]
-    return f"{how}; what is finished was kept. Continue with: higsfa {shlex.join([*again, '--resume'])}"
 
 
 def _failure(error: BaseException) -> tuple[str, int]:

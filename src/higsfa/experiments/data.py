@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -173,7 +173,10 @@ def read_data(table: Any, *, n_jobs: int | None = None) -> Samples:
     """Read what a table [data] describes, with `n_jobs` threads."""
     with in_one_line(f"[data] kind = {table.kind!r}"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        data = READERS.get(table.kind, _pictures)(table, n_jobs)
+        if isinstance(table, tables.FileData):
+            data = _pictures(table, n_jobs)
+        else:
+            data = _npz(table) if isinstance(table, tables.NpzData) else _made(table, n_jobs)
         if len(data) == 0:
             raise ValueError("there are no samples; check the folder")
         if table.max_samples is not None and len(data) > table.max_samples:
@@ -182,29 +185,25 @@ def read_data(table: Any, *, n_jobs: int | None = None) -> Samples:
     return replace(data, rows=np.arange(len(data)), warnings=data.warnings + noted(caught))
 
 
-def _faces(table: tables.FacesData, n_jobs: int | None) -> Samples:
+def _made(table: Any, n_jobs: int | None) -> Samples:
+    """Data that need no files."""
+    if isinstance(table, tables.DigitsData):
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        images = sources.array((digits.images / 16).astype(np.float32))
+        return Samples(images, {"digit": digits.target}, "digits", pixel_range=(0.0, 1.0))
     n = table.n_train + table.n_test
-    images, labels = datasets.make_faces(
-        n, table.size, table.seed, images_per_person=table.images_per_person, races=tuple(table.races), n_jobs=n_jobs
-    )
-    return Samples(sources.array(images), dict(labels), "synthetic faces", np.arange(n) >= table.n_train, FILES_RANGE)
+    is_test = np.arange(n) >= table.n_train
+    if isinstance(table, tables.ToyData):
+        X, signals = datasets.make_toy(n, random_state=table.seed)
+        return Samples(sources.array(X), dict(signals), "toy signals", is_test)
+    people: Any = {"images_per_person": table.images_per_person, "races": tuple(table.races)}
+    images, labels = datasets.make_faces(n, table.size, table.seed, n_jobs=n_jobs, **people)
+    return Samples(sources.array(images), dict(labels), "synthetic faces", is_test, FILES_RANGE)
 
 
-def _digits(table: tables.DigitsData, n_jobs: int | None) -> Samples:
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    images = sources.array((digits.images / 16).astype(np.float32))
-    return Samples(images, {"digit": digits.target}, "digits", pixel_range=(0.0, 1.0))
-
-
-def _toy(table: tables.ToyData, n_jobs: int | None) -> Samples:
-    n = table.n_train + table.n_test
-    X, signals = datasets.make_toy(n, random_state=table.seed)
-    return Samples(sources.array(X), dict(signals), "toy signals", np.arange(n) >= table.n_train)
-
-
-def _npz(table: tables.NpzData, n_jobs: int | None) -> Samples:
+def _npz(table: tables.NpzData) -> Samples:
     if not table.file.is_file():
         raise FileNotFoundError(f"there is no file {table.file}; set data.file")
     if not table.labels:
@@ -284,20 +283,18 @@ def _folder(table: tables.FolderData) -> tuple[datasets.ImageSet, IsTest]:
     return found.subset(chosen), is_test[chosen]
 
 
-def _picture_set(table: tables.FileData) -> tuple[datasets.ImageSet, IsTest]:
-    if isinstance(table, tables.FairfaceData):
-        return _fairface(table)
-    if isinstance(table, tables.FolderData):
-        return _folder(table)
-    if isinstance(table, tables.Morph2Data):
-        return datasets.read_morph2(table.folder, table.csv, eyes=table.eyes, on_missing=table.on_bad_file), None
-    if isinstance(table, tables.NamedFilesData) and table.kind == "fgnet":
-        return datasets.read_fgnet(table.folder, on_malformed=table.on_bad_file), None
-    return datasets.read_utkface(table.folder, on_malformed="skip"), None
-
-
 def _pictures(table: tables.FileData, n_jobs: int | None) -> Samples:
-    found, is_test = _picture_set(table)
+    is_test = None
+    if isinstance(table, tables.FairfaceData):
+        found, is_test = _fairface(table)
+    elif isinstance(table, tables.FolderData):
+        found, is_test = _folder(table)
+    elif isinstance(table, tables.Morph2Data):
+        found = datasets.read_morph2(table.folder, table.csv, eyes=table.eyes, on_missing=table.on_bad_file)
+    elif isinstance(table, tables.NamedFilesData) and table.kind == "fgnet":
+        found = datasets.read_fgnet(table.folder, on_malformed=table.on_bad_file)
+    else:
+        found = datasets.read_utkface(table.folder, on_malformed="skip")
     if len(found) == 0:
         raise ValueError(f"there are no pictures in {table.folder}; check data.folder")
     sampler = face_sampler(table, found.paths, found.eyes)
@@ -316,11 +313,3 @@ def _pictures(table: tables.FileData, n_jobs: int | None) -> Samples:
         "centre" if found.eyes is None else "eyes",
         tuple(f"left out: {note}" for note in notes),
     )
-
-
-READERS: dict[str, Callable[[Any, int | None], Samples]] = {
-    "faces": _faces,
-    "digits": _digits,
-    "toy": _toy,
-    "npz": _npz,
-}

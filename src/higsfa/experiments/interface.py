@@ -111,19 +111,15 @@ def with_paths(config: Config, folder: str | os.PathLike[str]) -> Config:
     if not any(key in data for key in PATHS):
         raise ExperimentError(f"data of kind {data['kind']!r} are not read from a folder; leave the folder out")
     old = Path(data["folder"] if "folder" in data else data["file"])
-    for key in PATHS:
-        if key in data:
-            data[key] = str(_moved(key, Path(data[key]), old, new))
+    for key, path in [(key, Path(data[key])) for key in PATHS if key in data]:
+        candidate = new / (path.relative_to(old) if path.is_relative_to(old) else path.name)
+        if key == "folder":
+            data[key] = str(new)
+        elif key == "file":
+            data[key] = str(new / path.name if new.is_dir() else new)
+        elif path.is_relative_to(old) or candidate.is_file():
+            data[key] = str(candidate)
     return checked(tables, "the experiment")
-
-
-def _moved(key: str, path: Path, old: Path, new: Path) -> Path:
-    if key == "folder":
-        return new
-    if key == "file":
-        return new / path.name if new.is_dir() else new
-    candidate = new / (path.relative_to(old) if path.is_relative_to(old) else path.name)
-    return candidate if path.is_relative_to(old) or candidate.is_file() else path
 
 
 def with_values(config: Config, values: Mapping[str, Any]) -> Config:

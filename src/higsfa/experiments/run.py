@@ -93,7 +93,11 @@ def train(
             return Run(folder, progress=progress)
         with _workers(dask) as engine:
             progress.stage("read the data", None)
-            experiment = _opened(config)
+            experiment = open_experiment(config, n_jobs=config.network.n_jobs)
+            sets = make_sets(config, experiment.folds[0])
+            for method in methods_of(config):  # wrong settings show here, before a folder is made
+                if method.network is not None:
+                    make_network(config, experiment.labels, sets.network.source.shape, method.network)
             begin_folder(folder, config, overwrite=overwrite)
             log = Log(folder / "log.txt", progress)
             log.note(f"{config.title}, higsfa {__version__}")
@@ -103,16 +107,6 @@ def train(
                 log.note(f"stopped: {error}")
                 raise
     return Run(folder, progress=progress)
-
-
-def _opened(config: Config) -> Experiment:
-    """The data of an experiment; wrong settings show here, before a folder is made."""
-    experiment = open_experiment(config, n_jobs=config.network.n_jobs)
-    sets = make_sets(config, experiment.folds[0])
-    for method in methods_of(config):
-        if method.network is not None:
-            make_network(config, experiment.labels, sets.network.source.shape, method.network)
-    return experiment
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from higsfa import sources
 from higsfa.core.graph.labels import encode_classes, is_discrete, missing, numeric
 from higsfa.evaluation import protocols
 from higsfa.evaluation.schema import LARGEST
-from higsfa.experiments.config import Config, DataTable, DistortionTable, FileData, LabelTable
+from higsfa.experiments.config import Config, DataTable, FileData, LabelTable
 from higsfa.experiments.data import Samples, read_data
 from higsfa.experiments.interface import ExperimentError, in_one_line, named, noted
 from higsfa.images import Distortion, oriented_edges
@@ -260,8 +260,12 @@ def make_sets(config: Config, fold: Fold) -> Sets:
     if table is None:
         train = network_input(config, fold.train)
         return Sets(train, train, test)
-    _check_distortion(table, fold.train)
     params = table.params(Distortion)
+    if fold.train.pixel_range is None:
+        raise ExperimentError("[distortion] is for images, and these data are not; leave the table out")
+    if not _is_usual(fold.train) and (params["brightness"] or params["contrast"] or params["noise"]):
+        what = "[distortion] brightness, contrast and noise"
+        raise ExperimentError(f"{what} are for {_unusual(fold.train)}, or set the three to 0")
 
     def distorted(copies: int, seed: int) -> Samples:
         source = sources.repeat(fold.train.source, copies, Distortion(**{**params, "seed": seed}))
@@ -293,11 +297,3 @@ def _is_usual(samples: Samples) -> bool:
 def _unusual(samples: Samples) -> str:
     dtype, pixel_range = samples.source.dtype, samples.pixel_range
     return f"bytes and floats from 0 to 1; these are {dtype} with black and white {pixel_range}: convert them"
-
-
-def _check_distortion(table: DistortionTable, samples: Samples) -> None:
-    if samples.pixel_range is None:
-        raise ExperimentError("[distortion] is for images, and these data are not; leave the table out")
-    if not _is_usual(samples) and (table.brightness or table.contrast or table.noise):  # type: ignore[attr-defined]
-        what = "[distortion] brightness, contrast and noise"
-        raise ExperimentError(f"{what} are for {_unusual(samples)}, or set the three to 0")
