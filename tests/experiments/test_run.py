@@ -241,7 +241,7 @@ def tampered(quick, tmp_path):
         (lambda m: m["methods"][0]["labels"]["age"].update(mae="good"), r"methods\[0\].labels.age.mae"),
         (lambda m: m["methods"][0]["labels"]["age"]["mae"].pop("mean"), r"age.mae.mean is missing"),
         (lambda m: m["data"].update(pixel_range=[255, 0]), "data.pixel_range must be the values of black and white"),
-        (lambda m: m["data"].update(cropping="nose"), "data.cropping must be one of eyes, centre"),
+        (lambda m: m["data"].update(cropping="nose"), "data.cropping must be 'eyes' or 'centre'"),
         (lambda m: m.update(format=9), "format must be 1"),
         (lambda m: m.pop("data"), "data is missing"),
     ],
@@ -271,7 +271,7 @@ def test_damaged_run_folders_are_refused(tmp_path, quick):
     (tmp_path / "config.toml").write_bytes((quick.folder / "config.toml").read_bytes())
     with pytest.raises(ExperimentError, match="not finished"):
         Run(tmp_path)
-    for text, words in (("{", "no JSON"), ("[]", "must be an object"), ("\ud800", "UTF-8"), ('{"a": NaN}', "NaN")):
+    for text, words in (("{", "not JSON"), ("[]", "must be an object"), ("\ud800", "UTF-8"), ('{"a": NaN}', "NaN")):
         (tmp_path / "metrics.json").write_bytes(text.encode("utf-8", "surrogatepass"))
         with pytest.raises(ExperimentError, match=words):
             Run(tmp_path)

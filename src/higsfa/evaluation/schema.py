@@ -294,21 +294,8 @@ def unguarded(text: str) -> str:
 
 
 M = TypeVar("M", bound=BaseModel)
-_EXPECTED = {
-    "dict_type": "an object",
-    "finite_number": "a number",
-    "float_type": "a number",
-    "greater_than_equal": "at least {ge:g}",
-    "int_type": "a whole number",
-    "less_than_equal": "at most {le:g}",
-    "literal_error": "one of {expected}",
-    "model_type": "an object",
-    "string_type": "a text",
-    "string_unicode": "a text",
-    "too_long": "of at most {max_length:,} entries",
-    "tuple_type": "a list",
-    "value_error": "{error}",
-}
+_EXPECTED = {"dict_type": "an object", "model_type": "an object", "tuple_type": "a list"}
+_EXPECTED["too_long"] = "of at most {max_length:,} entries"
 
 
 def read_metrics(path: Path, *, max_text: int | None = None) -> Metrics:
@@ -327,8 +314,9 @@ def checked(model: type[M], value: Any, file: str, context: Any = None) -> M:
     place = place.removeprefix(".") or "the file"
     if first["type"] == "missing":
         raise ReportError(f"{file}: {place} is missing")
-    form, context = _EXPECTED.get(first["type"]), first.get("ctx", {})
-    expected = form.format(**context).replace("'", "").replace(" or ", ", ") if form else first["msg"]
+    expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    if first["type"] in _EXPECTED:
+        expected = _EXPECTED[first["type"]].format(**first.get("ctx", {}))
     kinds: dict[type, str] = {dict: "an object", list: "a list", type(None): "nothing"}
     found = kinds.get(type(first["input"]), repr(first["input"])[:80])
     raise ReportError(f"{file}: {place} must be {expected}, found {found}")
@@ -349,7 +337,7 @@ def read_json(path: str | os.PathLike[str], most: int) -> Any:
     name = Path(path).name
 
     def constant(text: str) -> NoReturn:
-        raise ReportError(f"{name} holds {text}, which is no JSON; write null instead")
+        raise ReportError(f"{name} holds {text}, which is not JSON; write null instead")
 
     def real(digits: str) -> float:
         return number if isfinite(number := float(digits)) else constant(digits[:20])
@@ -357,9 +345,7 @@ def read_json(path: str | os.PathLike[str], most: int) -> Any:
     text = read_text(path, most)
     try:
         return json.loads(text, parse_constant=constant, parse_float=real)
-    except RecursionError as error:
-        raise ReportError(f"{name} is nested too deeply") from error
     except ReportError:
         raise
-    except ValueError as error:
-        raise ReportError(f"{name} is no JSON: {str(error)[:200]}") from error
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"{name} is not JSON: {str(error)[:200]}") from error
