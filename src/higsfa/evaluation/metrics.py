@@ -295,10 +295,7 @@ class ReconstructionSums:
         X, X_hat = np.asarray(X, dtype=np.float64), np.asarray(X_hat, dtype=np.float64)
         X, X_hat = X.reshape(len(X), -1), X_hat.reshape(len(X_hat), -1)
         if X.shape != X_hat.shape or len(X) == 0:
-            raise ValueError(
-                f"X_hat holds {X_hat.shape[0]} reconstructions of {X_hat.shape[1]} values each "
-                f"for {X.shape[0]} samples of {X.shape[1]} values"
-            )
+            raise ValueError(f"X_hat has shape {X_hat.shape} for samples X of shape {X.shape}, each a row of values")
         mean = X.mean(axis=0)
         return cls(len(X), mean, float(np.sum((X - mean) ** 2)), float(np.sum((X - X_hat) ** 2)))
 
@@ -391,17 +388,15 @@ def _features(Y: Any) -> Floats:
     return np.asarray(Y[:, None] if Y.ndim == 1 else Y)
 
 
-def _vector(values: Any, what: str) -> NDArray[Any]:
-    is_extension = not isinstance(getattr(values, "dtype", np.dtype(object)), np.dtype)  # of pandas
-    out = np.asarray(values, dtype=object if is_extension else None)
-    if out.ndim != 1:
-        raise ValueError(f"{what} must have one value per sample, got an array of shape {out.shape}")
-    return out
-
-
 def _pairs(y_true: Any, y_pred: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Labels that are not missing and their estimates."""
-    true, pred = _vector(y_true, "y_true"), _vector(y_pred, "y_pred")
+    pair = []
+    for name, values in (("y_true", y_true), ("y_pred", y_pred)):
+        is_numpy = isinstance(getattr(values, "dtype", np.dtype(object)), np.dtype)  # else an extension of pandas
+        pair.append(np.asarray(values, dtype=None if is_numpy else object))
+        if pair[-1].ndim != 1:
+            raise ValueError(f"{name} must have one value per sample, got an array of shape {pair[-1].shape}")
+    true, pred = pair
     if len(true) != len(pred):
         raise ValueError(f"y_pred has {len(pred)} values for the {len(true)} of y_true")
     known = ~missing(true)
@@ -415,10 +410,8 @@ def _numbers(y_true: Any, y_pred: Any) -> tuple[Floats, Floats]:
     try:
         true, pred = true.astype(np.float64), pred.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"y_true and y_pred must be numbers, got values such as {true.tolist()[0]!r} and {pred.tolist()[0]!r}; "
-            "use classification_rate for classes"
-        ) from None
+        found = f"{true.tolist()[0]!r} and {pred.tolist()[0]!r}"
+        raise ValueError(f"y_true, y_pred: {found} must be numbers; use classification_rate for classes") from None
     if not np.all(np.isfinite(true)) or not np.all(np.isfinite(pred)):
         raise ValueError("y_pred (or y_true) holds NaN or infinite values where there is a label; leave these out")
     return true, pred
