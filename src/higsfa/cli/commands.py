@@ -1,6 +1,6 @@
 """The commands. Each is thin over `higsfa.experiments`.
 
-Heavy imports stand inside the commands, so that help and wrong usage answer at once.
+Heavy imports are inside the commands, so that help and wrong usage answer at once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def higsfa(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error happened; may stand anywhere.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error happened; anywhere in the line.")] = False,
 ) -> None:
     """Slow feature analysis: supervised, hierarchical, information preserving.
 
@@ -235,12 +235,12 @@ def transform(
 
         write_table(out, {"file": files, **{f"feature{j}": column for j, column in enumerate(features.T)}})
     else:
-        from numpy.lib.format import write_array
+        import numpy as np
 
         from higsfa.io import replacing
 
         with replacing(out) as file:
-            write_array(file, features, allow_pickle=False)
+            np.save(file, features, allow_pickle=False)
     line = f"Features of {len(features):,} pictures, {features.shape[1]} each, written to {out}"
     terminal.answer(json, {"written": out, "shape": features.shape, "files": files}, line)
 

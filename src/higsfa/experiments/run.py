@@ -58,8 +58,7 @@ def train(
     config : Config
         From `load_config`.
     folder : path
-        Made once the data are found, if it does not exist. docs/run-folder.md describes its files; metrics.json is
-        the last one.
+        Made once the data are found. docs/run-folder.md describes its files; metrics.json comes last.
     resume : bool, default=False
         Continue an interrupted run; a finished one is opened and left as it is.
     overwrite : bool, default=False
@@ -93,20 +92,25 @@ def train(
             return Run(folder, progress=progress)
         with _workers(dask) as engine:
             progress.stage("read the data", None)
-            experiment = open_experiment(config, n_jobs=config.network.n_jobs)
-            sets = make_sets(config, experiment.folds[0])
-            for method in methods_of(config):  # wrong settings show here, before a folder is made
-                if method.network is not None:
-                    make_network(config, experiment.labels, sets.network.source.shape, method.network)
+            experiment = _opened(config)
             begin_folder(folder, config, overwrite=overwrite)
             log = Log(folder / "log.txt", progress)
-            log.note(f"{config.title}, higsfa {__version__}")
             try:
                 _run(config, experiment, folder, log, engine)
             except ExperimentError as error:
                 log.note(f"stopped: {error}")
                 raise
     return Run(folder, progress=progress)
+
+
+def _opened(config: Config) -> Experiment:
+    """The data of an experiment; wrong settings show here, before a folder is made."""
+    experiment = open_experiment(config, n_jobs=config.network.n_jobs)
+    shape = make_sets(config, experiment.folds[0]).network.source.shape
+    for method in methods_of(config):
+        if method.network is not None:
+            make_network(config, experiment.labels, shape, method.network)
+    return experiment
 
 
 @contextmanager
@@ -126,8 +130,8 @@ def _workers(address: str | None) -> Iterator[str]:
 
 
 def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine: str) -> None:
-    started = time.monotonic()
-    checkpoint = folder / CHECKPOINT
+    log.note(f"{config.title}, higsfa {__version__}")
+    started, checkpoint = time.monotonic(), folder / CHECKPOINT
     experiment = decoded(config, experiment, checkpoint)
     for text in experiment.warnings:
         log.note(f"warning: {text}")
