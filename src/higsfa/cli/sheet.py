@@ -28,7 +28,7 @@ def as_bytes(pictures: Any, pixel_range: tuple[float, float]) -> Grey:
 
 
 def enlarged(picture: Grey) -> Image.Image:
-    """A picture by a whole factor larger, so that small ones can be seen."""
+    """A picture enlarged by a whole factor, so that small ones can be seen."""
     factor = max(1, round(SIDE / max(picture.shape[:2])))
     image = Image.fromarray(picture)
     return image.resize((image.width * factor, image.height * factor), Image.Resampling.BICUBIC)

@@ -114,7 +114,6 @@ def one_line(text: str) -> str:
 
 
 def existing(path: Path, what: str) -> Path:
-    """A path that must exist."""
     if not os.path.lexists(path):
         raise WrongUsage(f"there is no {what} {path}: check the path")
     return path
@@ -142,7 +141,6 @@ def free_folder(path: Path, force: bool, hint: str = "") -> None:
 
 
 def opened_run(path: Path, data: Path | None = None, progress: Any = None) -> Any:
-    """The run that a command was given."""
     existing(path, "run folder")
     from higsfa.experiments import Run
 
@@ -163,7 +161,7 @@ def change(text: str) -> tuple[str, Any]:
 def label_and_values(age: str | None, label: str | None) -> tuple[str, list[str]]:
     """The label to change and its values, from --age or --label."""
     if (age is None) == (label is None):
-        raise WrongUsage("say with one option what to change: --age 20,40,60, or --label NAME=VALUE,VALUE")
+        raise WrongUsage("choose one option: --age 20,40,60, or --label NAME=VALUE,VALUE")
     name, _, listed = (f"age={age}" if label is None else label).partition("=")
     values = [value.strip() for value in listed.split(",") if value.strip()]
     if not name or not values:
@@ -296,7 +294,6 @@ class Stages:
         self._task: Any = None
 
     def stage(self, text: str, total: int | None) -> None:
-        """A new stage begins, of `total` steps."""
         if self._bar is None:
             say(one_line(text), stderr=True)
             return
@@ -305,7 +302,6 @@ class Stages:
         self._task = self._bar.add_task(one_line(text), total=total)
 
     def advance(self, n: int) -> None:
-        """`n` steps are done."""
         if self._bar is not None and self._task is not None:
             self._bar.advance(self._task, n)
 
@@ -319,7 +315,7 @@ class _ShareAndTimeLeft(TimeRemainingColumn):
 
 @contextmanager
 def stages() -> Iterator[Stages]:
-    """Progress for the time of a command."""
+    """Progress while a command runs."""
     shown = console(stderr=True)
     if not shown.is_terminal:
         yield Stages(None)

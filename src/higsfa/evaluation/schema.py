@@ -149,8 +149,6 @@ class ByLabel(Record):
 
 
 class LabelScores(Record):
-    """The scores of one method for one label."""
-
     mae: Score | None = None
     rmse: Score | None = None
     rate: Rate | None = None
@@ -218,8 +216,6 @@ Methods = Annotated[
 
 
 class Metrics(Record):
-    """All of metrics.json."""
-
     format: Format
     title: Text
     created: Text | None = None
@@ -289,7 +285,6 @@ def guarded(text: str) -> str:
 
 
 def unguarded(text: str) -> str:
-    """The text that `guarded` was given."""
     return text.removeprefix("'")
 
 
@@ -305,7 +300,7 @@ def read_metrics(path: Path, *, max_text: int | None = None) -> Metrics:
 
 
 def checked(model: type[M], value: Any, file: str, context: Any = None) -> M:
-    """The record in a value of a JSON file, or a `ReportError` that names the first wrong place."""
+    """A value of a JSON file as a record, or a `ReportError` that names the first wrong place."""
     try:
         return model.model_validate(value, context=context)
     except ValidationError as error:

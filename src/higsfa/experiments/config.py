@@ -1,4 +1,4 @@
-"""What an experiment may say: the tables of its TOML file, their keys, defaults and limits.
+"""The tables of a config file: their keys, defaults and limits.
 
 Keys that are parameters of an estimator, a graph or a distortion are read off its signature, see `follows`.
 """
@@ -82,7 +82,7 @@ def follows(
 
 
 def _type_of(estimator: Any, name: str) -> Any:
-    """The type of a key, with bounds, from scikit-learn's constraints; None if a file cannot say it."""
+    """The type of a key, with bounds, from scikit-learn's constraints; None if a file cannot hold it."""
     constraints = getattr(estimator, "_parameter_constraints", {}).get(name)
     if constraints is None:
         return get_type_hints(estimator.__init__ if hasattr(estimator, "get_params") else estimator)[name]
@@ -160,8 +160,6 @@ class FileData(AnyData):
 
 
 class Morph2Data(FileData):
-    """MORPH-II: a folder of pictures and its table."""
-
     kind: Literal["morph2"]
     csv: Path
     eyes: Path | None = None

@@ -163,7 +163,6 @@ def range_of(images: NDArray[Any]) -> tuple[PixelRange, bool]:
 
 
 def unit_range(images: Any, pixel_range: PixelRange) -> NDArray[np.float32]:
-    """Grey values from 0 to 1."""
     black, white = pixel_range
     unit = (np.asarray(images, dtype=np.float64) - black) / (white - black)
     return np.clip(unit, 0, 1).astype(np.float32)
@@ -242,7 +241,7 @@ def _pixel_range(table: tables.NpzData, images: NDArray[Any]) -> PixelRange | No
 
 
 def _split(values: NDArray[Any], train: str, test: str, what: str) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Which samples are for testing, and which are for either."""
+    """Which samples are for testing, and which are used at all."""
     texts = np.array([str(value) for value in values.tolist()])
     for key, value in (("train", train), ("test", test)):
         if value not in texts:

@@ -49,7 +49,6 @@ def shipped_configs() -> dict[str, str]:
 
 
 def shipped_text(name: str) -> str:
-    """The TOML text of an experiment that comes with the library."""
     return (CONFIGS / f"{name}.toml").read_text(encoding="utf-8")
 
 
@@ -250,7 +249,6 @@ def _followed(error: Any, tables: Any) -> tuple[list[str], Mapping[str, Any]]:
 
 
 def _tables(annotation: Any) -> list[type[BaseModel]]:
-    """All tables in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) in (Union, types.UnionType, list, dict) or hasattr(annotation, "__metadata__"):
@@ -304,7 +302,6 @@ def of_the_disk(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def named(names: Iterable[str]) -> str:
-    """Names for a message."""
     return ", ".join(map(repr, names)) or "none"
 
 

@@ -161,8 +161,6 @@ class Features(NamedTuple):
 
 
 class Extracted(NamedTuple):
-    """What a method made of a fold."""
-
     features: list[Features]
     network: Any
     seconds: dict[str, float]

@@ -197,7 +197,6 @@ def figures(features: Features, sets: Sets, n_examples: int) -> Columns:
 
 
 def write_decoder(folder: Path, decoder: LinearReconstruction) -> None:
-    """Write a decoder beside its model."""
     arrays = {name: np.ascontiguousarray(getattr(decoder, f"{name}_"), dtype=np.float64) for name in ARRAYS}
     write_atomically(folder / DECODER, save_tensors({**arrays, "model": _hash(folder)}))
 

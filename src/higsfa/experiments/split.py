@@ -31,14 +31,11 @@ CUT = {"eyes": "aligned by the eyes", "centre": "cut about their centre", None: 
 
 @dataclass(frozen=True)
 class Label:
-    """A label: its name, whether it is numeric, and its unit."""
-
     name: str
     is_numeric: bool
     unit: str | None
 
     def record(self, classes: list[str] | None) -> dict[str, Any]:
-        """As in metrics.json."""
         kind = "numeric" if self.is_numeric else "categorical"
         return {"name": self.name, "kind": kind, "unit": self.unit, "classes": classes}
 
@@ -104,8 +101,6 @@ def _text(value: Any, names: list[str] | None, label: str) -> str:
 
 
 class Fold(NamedTuple):
-    """One split into samples to train on and samples to test on."""
-
     train: Samples
     test: Samples
 

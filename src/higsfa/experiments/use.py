@@ -353,7 +353,6 @@ def compare(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def number(name: str, value: Any) -> float:
-    """A value of a numeric label."""
     try:
         found = float(value)
     except (TypeError, ValueError):
