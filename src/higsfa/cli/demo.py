@@ -28,7 +28,10 @@ def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
     for number, face in enumerate(faces, 1):
         sheets.write_picture(pictures / f"face{number}.png", Image.fromarray(face))
     progress.stage("drawing", None)
-    sheets.write_picture(out / "reconstructions.png", _rebuilt(run.examples))
+    rebuilt = [run.examples["images"], *run.examples["reconstructions"]]
+    shown = [sheets.as_bytes(row[:8], (0.0, 1.0)) for row in rebuilt]
+    names = ["original", *map(str, run.examples["reconstruction_names"])]
+    sheets.write_picture(out / "reconstructions.png", sheets.sheet(shown, names))
     rows = [[face, *run.morph(face, age=AGES)] for face in faces[:3]]
     sheets.write_picture(out / "ages.png", sheets.sheet(rows, captions=["photograph", *map(str, AGES)]))
     run.explore()
@@ -43,12 +46,6 @@ def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
         "model.higsfa": "the trained network",
     }
     return {"folder": out, "metrics": run.metrics, "files": {out / name: text for name, text in files.items()}}
-
-
-def _rebuilt(examples: Mapping[str, Any], n: int = 8) -> Any:
-    rows = [examples["images"][:n], *(row[:n] for row in examples["reconstructions"])]
-    names = ["original", *map(str, examples["reconstruction_names"])]
-    return sheets.sheet([sheets.as_bytes(row, (0.0, 1.0)) for row in rows], names)
 
 
 def tell(results: Mapping[str, Any]) -> None:

@@ -40,19 +40,12 @@ def face_sampler(table: tables.FileData, paths: tuple[Path, ...], eyes: NDArray[
     return FaceSampler(table.size, eyes=places, contrast=table.normalise_contrast)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class Scaled:
-    """The pictures of a sampler in another range of grey values: float32, unless it is that of bytes."""
-
-    sampler: Any
-    pixel_range: PixelRange
-
-    def __call__(self, image: Any) -> NDArray[Any]:
-        grey = np.asarray(self.sampler(image))
-        if self.pixel_range != FILES_RANGE:
-            black, white = self.pixel_range
-            grey = np.float32(black) + grey.astype(np.float32) * np.float32((white - black) / 255)
+def scaled(image: Any, sampler: Any, pixel_range: PixelRange) -> NDArray[Any]:
+    """The picture of a sampler in another range of grey values: float32, unless it is that of bytes."""
+    grey, (black, white) = np.asarray(sampler(image)), pixel_range
+    if pixel_range == FILES_RANGE:
         return grey
+    return np.float32(black) + grey.astype(np.float32) * np.float32((white - black) / 255)
 
 
 def new_pictures(run: Any, shape: tuple[int, ...], paths: Paths, eyes: Any, cropped: bool) -> ImageFiles:
@@ -73,7 +66,7 @@ def new_pictures(run: Any, shape: tuple[int, ...], paths: Paths, eyes: Any, crop
     is_files = isinstance(table, tables.FileData)
     sampler = face_sampler(table, found, places) if is_files else partial(normalize_pose, size=(shape[0], shape[1]))
     with in_one_line("the pictures cannot be read"):
-        return sources.images(found, Scaled(sampler, run.pixel_range))
+        return sources.images(found, partial(scaled, sampler=sampler, pixel_range=run.pixel_range))
 
 
 def _eyes(eyes: Any, found: tuple[Path, ...]) -> NDArray[np.float64]:

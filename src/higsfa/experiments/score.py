@@ -231,7 +231,7 @@ def gather(
     config: Config, experiment: Experiment, methods: list[Method], results: Results
 ) -> tuple[dict[str, Any], Columns, Columns]:
     """The contents of metrics.json, predictions.csv and examples.npz."""
-    folds, scored = experiment.folds, experiment.scored
+    folds, scored, data = experiment.folds, experiment.scored, experiment.data
     by_fold = [truth(config, scored, fold.test) for fold in folds]
     true = {label.name: np.concatenate([fold[label.name] for fold in by_fold]) for label in scored}
     parts = [part.labels for fold in folds for part in (fold.train, fold.test)]
@@ -239,7 +239,16 @@ def gather(
     shown = [method for method in methods if method.role != "sensitivity"]
     varied = [method for method in methods if method.role == "sensitivity"]
     metrics = {
-        "data": _data_record(config, experiment),
+        "data": {  # of the last fold, without copies
+            "name": experiment.name,
+            "n_train": len(folds[-1].train),
+            "n_supervised": len(folds[-1].train),
+            "n_test": len(folds[-1].test),
+            "image_shape": None if data.pixel_range is None else list(data.source.shape),
+            "pixel_range": None if data.pixel_range is None else list(data.pixel_range),
+            "cropping": data.cropping,
+            "copies": 1 if config.distortion is None else config.distortion.copies,
+        },
         "labels": [label.record(classes.get(label.name)) for label in scored],
         "n_folds": len(folds),
         "methods": [_method(method, scored, results[method.key], true, classes) for method in shown],
@@ -248,21 +257,6 @@ def gather(
         "warnings": list(experiment.warnings),
     }
     return metrics, _predictions(experiment, results["main"], true), _examples(experiment, shown, results)
-
-
-def _data_record(config: Config, experiment: Experiment) -> dict[str, Any]:
-    """Sizes of the last fold, without copies."""
-    fold, pixel_range = experiment.folds[-1], experiment.data.pixel_range
-    return {
-        "name": experiment.name,
-        "n_train": len(fold.train),
-        "n_supervised": len(fold.train),
-        "n_test": len(fold.test),
-        "image_shape": None if pixel_range is None else list(experiment.data.source.shape),
-        "pixel_range": None if pixel_range is None else list(pixel_range),
-        "cropping": experiment.data.cropping,
-        "copies": 1 if config.distortion is None else config.distortion.copies,
-    }
 
 
 def _method(
