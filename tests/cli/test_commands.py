@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 import higsfa as library
 from cli.commands import higsfa, refused
 from higsfa import sources
-from higsfa.cli.screen import metrics_tables, score
+from higsfa.cli.terminal import metrics_tables, score
 from higsfa.experiments import load_config
 from higsfa.images import Distortion
 from higsfa.reconstruction import morph

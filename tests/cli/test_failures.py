@@ -118,7 +118,7 @@ def test_eyes_are_asked_for_where_faces_were_aligned_by_them(run, photos, tmp_pa
     table = tmp_path / "eyes.csv"
     table.write_text("face0,2,3,8,3\n")
     target = ("-o", tmp_path / "e.csv")
-    assert "leave eyes" in refused("predict", run, photos / "face0.png", "--eyes", table, *target)
+    assert "leave out eyes" in refused("predict", run, photos / "face0.png", "--eyes", table, *target)
     assert "table" in refused("predict", run, photos / "face0.png", "--eyes", tmp_path / "none.csv", *target)
     copy = tmp_path / "run"
     shutil.copytree(run, copy)

@@ -9,13 +9,13 @@ from PIL import Image, ImageSequence
 from rich.console import Console
 from rich.progress import Progress
 
-from higsfa.cli import screen
 from higsfa.cli import sheet as sheets
+from higsfa.cli import terminal as screen
 
 
 def test_json_has_no_nan_and_only_plain_values(capsys, tmp_path):
     value = {"a": np.array([1.5, np.nan]), 3: (np.float32(0.5), float("inf")), "p": tmp_path, "t": [True, None, "x"]}
-    screen.print_json(value)
+    screen.answer(True, value, "")
     assert json.loads(capsys.readouterr().out) == {
         "a": [1.5, None],
         "3": [0.5, None],

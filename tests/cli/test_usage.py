@@ -9,7 +9,7 @@ import pytest
 
 from cli.commands import ENVIRONMENT, SRC, ended, higsfa, refused, started
 from higsfa import __version__
-from higsfa.cli import usage as errors
+from higsfa.cli import terminal as errors
 from higsfa.experiments import ExperimentError
 
 COMMANDS = ["demo", "train", "evaluate", "compare", "configs", "info", "transform", "predict", "reconstruct", "morph"]
@@ -128,7 +128,7 @@ def test_errors_become_one_line_and_an_exit_code(error, line, code):
 
 def test_an_interrupted_training_says_how_to_go_on():
     line, code = errors.explain(errors.Stopped(signal.SIGINT), ["train", "my file.toml", "--out", "x", "--force"])
-    assert line.endswith("Go on with: higsfa train 'my file.toml' --out x --resume")
+    assert line.endswith("Continue with: higsfa train 'my file.toml' --out x --resume")
     assert code == 130
 
 
@@ -141,7 +141,7 @@ def test_signals_unwind_the_stack_and_the_second_one_ends_at_once():
 
     with pytest.raises(errors.Stopped) as caught:
         stopped()
-    assert caught.value.number == signal.SIGTERM
+    assert caught.value.args == (signal.SIGTERM,)
     assert signal.getsignal(signal.SIGTERM) == before
     with errors.signals_as_exceptions():
         handler = signal.getsignal(signal.SIGINT)

@@ -147,7 +147,7 @@ AGE = (*METHOD, "labels", "age")
         (("format",), "1", "format"),
         (("title",), 5, "title"),
         (("title",), "\ud800", "title"),
-        (("data", "pixel_range"), [0], "data.pixel_range"),
+        (("data", "pixel_range"), [0, 1, 2], "data.pixel_range"),
         (("data", "pixel_range"), [1, 1], "data.pixel_range"),
         (("data", "cropping"), "nose", "data.cropping"),
         (("data",), [], "data"),
@@ -204,14 +204,20 @@ def test_a_missing_value_is_named(content, path):
         read(content)
 
 
+def test_a_range_needs_two_values(content):
+    content["data"]["pixel_range"] = [0]
+    with pytest.raises(ReportError, match=r"^metrics\.json: data\.pixel_range\[1\] is missing$"):
+        read(content)
+
+
 def test_messages_say_what_was_expected_and_what_was_found(content):
     for path, value, words in (
         (AGE, [], "labels.age must be an object, found a list"),
         ((*AGE, "mae"), "x" * 100, "age.mae must be an object, found '" + "x" * 79 + "$"),
-        ((*AGE, "mae", "mean"), None, "mean must be a number, found nothing"),
+        ((*AGE, "mae", "mean"), None, "mean must be a valid number, found nothing"),
         (("labels",), {}, "labels must be a list, found an object"),
-        (("data", "n_test"), 1.5, "data.n_test must be a whole number, found 1.5"),
-        (("data", "cropping"), "nose", "data.cropping must be one of eyes, centre, found 'nose'"),
+        (("data", "n_test"), 1.5, "data.n_test must be a valid integer, found 1.5"),
+        (("data", "cropping"), "nose", "data.cropping must be 'eyes' or 'centre', found 'nose'"),
         (("format",), 9, "format must be 1, the only format that this version of higsfa reads, found 9"),
     ):
         changed = copy.deepcopy(content)
@@ -282,12 +288,12 @@ def test_a_million_wrong_values_are_one_error(content):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"{", "a.json is no JSON"),
+        (b"{", "a.json is not JSON"),
         (b"\xff\xfe", "a.json is not UTF-8"),
         (b'{"format": NaN}', "a.json holds NaN"),
         (b'{"x": -1e999}', "a.json holds -1e999"),
-        (b"[" * 200_000, "a.json is nested too deeply"),
-        (b"1" * 5000, "a.json is no JSON"),
+        (b"[" * 200_000, "a.json is not JSON: maximum recursion"),
+        (b"1" * 5000, "a.json is not JSON"),
         (b" " * 10_001 + b"1", "a.json is larger than"),
     ],
 )

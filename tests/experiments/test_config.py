@@ -5,7 +5,7 @@ import pytest
 import tomli_w
 
 from higsfa.experiments import ExperimentError, load_config, shipped_configs, with_paths, with_values
-from higsfa.experiments.reading import checked
+from higsfa.experiments.interface import checked
 
 GOOD = """
 title = "mine"

@@ -3,7 +3,7 @@
 import pytest
 
 from higsfa.experiments import ExperimentError, with_values
-from higsfa.experiments.reading import checked
+from higsfa.experiments.interface import checked
 
 FILES = {"kind": "folder", "folder": "f", "csv": "t.csv"}
 BASES = {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from higsfa import HGSFA, HiGSFA, LabelHead, Layer, graphs, presets
-from higsfa.experiments import ExperimentError, Run, config, load_config, reading, train, with_values
+from higsfa.experiments import ExperimentError, Run, config, interface, load_config, train, with_values
+from higsfa.experiments.interface import checked
 from higsfa.experiments.methods import make_graph, make_network
-from higsfa.experiments.reading import checked
 from higsfa.experiments.score import fit_head
 from higsfa.experiments.split import Label
 from higsfa.images import Distortion, oriented_edges
@@ -32,7 +32,7 @@ def test_every_parameter_of_an_estimator_is_a_key_or_left_out_by_name():
     for network in (HiGSFA, HGSFA):
         assert keys(config.NetworkTable) == names(network) - elsewhere | own
     assert keys(config.HeadTable) == names(LabelHead) - {"regressor"}
-    assert config.USED in keys(config.ComparisonTable)
+    assert "n_used_features" in keys(config.ComparisonTable)
 
 
 def test_a_parameter_that_a_file_cannot_say_is_no_key_until_somebody_decides():
@@ -131,7 +131,7 @@ def test_values_that_the_estimators_refuse_are_refused_in_the_file(table, words)
 
 
 def test_an_old_key_is_refused_by_a_message_that_names_the_new_one(monkeypatch, tmp_path):
-    monkeypatch.setattr(reading, "RENAMED", {"size": "n_components"})
+    monkeypatch.setattr(interface, "RENAMED", {"size": "n_components"})
     tables = {**DIGITS, "network": {"size": 5}}
     with pytest.raises(ExperimentError, match=r"key 'size' in \[network\] is called 'n_components' now; rename it"):
         checked(tables, "test")
@@ -169,5 +169,5 @@ def test_photographs_are_seen_as_edges_in_training_and_afterwards(tmp_path):
     with pytest.raises(ExperimentError, match="not trained on the pixels"):
         run.reconstruct(images[:2])
     wide = with_values(run.config, {"data.pixel_range": [0, 100]})
-    with pytest.raises(ExperimentError, match="images of bytes, or of floats from 0 to 1"):
+    with pytest.raises(ExperimentError, match="bytes and floats from 0 to 1"):
         train(wide, tmp_path / "other")

@@ -254,7 +254,7 @@ def test_arrays_that_do_not_fit_together_are_named(tmp_path, arrays, words):
 
 def test_persons_that_are_not_known_are_groups_of_their_own(pictures, small):
     config = small("folder", data__folder=str(pictures), data__csv=str(pictures / "labels.csv"))
-    groups = np.concatenate([part.groups for part in vars(open_experiment(config).folds[0]).values()])
+    groups = np.concatenate([part.groups for part in open_experiment(config).folds[0]])
     assert len(set(groups.tolist())) == 40
     text = (pictures / "labels.csv").read_text().replace(",19,", ",,")
     (pictures / "labels.csv").write_text(text)

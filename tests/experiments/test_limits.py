@@ -10,7 +10,7 @@ from higsfa.evaluation import schema
 from higsfa.evaluation.schema import MAX_CONFUSED, MAX_NPZ
 from higsfa.experiments import ExperimentError, train
 from higsfa.experiments import run as running
-from higsfa.experiments.reading import checked
+from higsfa.experiments.interface import checked
 from higsfa.report import figures, write_report
 from higsfa.report.reading import read_run
 

@@ -5,11 +5,11 @@ import pytest
 
 from higsfa import HGSFA, HiGSFA, sources
 from higsfa.experiments import ExperimentError, load_config, with_values
-from higsfa.experiments.data import blocks
+from higsfa.experiments.interface import Counted
 from higsfa.experiments.methods import make_graph, make_network, methods_of
-from higsfa.experiments.reporting import Counted
 from higsfa.experiments.split import Label
 from higsfa.graphs import ClusteredGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
+from higsfa.training.sources import blocks
 
 AGE, SEX = Label("age", True, "years"), Label("sex", False, None)
 
@@ -142,13 +142,9 @@ def test_samples_are_counted_up_to_the_number_that_was_announced():
     assert source.fingerprint() == array.fingerprint()
 
 
-def test_a_source_is_read_in_blocks_that_cover_it(monkeypatch):
-    from higsfa.experiments import data
-
-    monkeypatch.setattr(data, "BLOCK_VALUES", 7)
+def test_a_source_is_read_in_blocks_that_cover_it():
     X = np.arange(30.0).reshape(10, 3)
-    parts = list(blocks(sources.array(X)))
+    parts = list(blocks(sources.array(X), 7))
     assert [(where.start, where.stop) for where, _ in parts] == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10)]
     np.testing.assert_array_equal(np.concatenate([rows for _, rows in parts]), X)
-    monkeypatch.setattr(data, "BLOCK_VALUES", 2)
-    assert len(list(blocks(sources.array(X)))) == 10
+    assert len(list(blocks(sources.array(X), 2))) == 10

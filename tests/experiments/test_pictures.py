@@ -9,8 +9,8 @@ from PIL import Image
 
 from higsfa.datasets import make_faces, read_fgnet, read_morph2
 from higsfa.experiments import ExperimentError, Run, load_config, train, with_values
-from higsfa.experiments.data import Samples, Scaled, range_of, unit_range
-from higsfa.experiments.reading import checked
+from higsfa.experiments.data import Samples, range_of, scaled, unit_range
+from higsfa.experiments.interface import checked
 from higsfa.experiments.split import make_sets, network_input, open_experiment
 from higsfa.images import FaceSampler
 
@@ -74,10 +74,10 @@ def test_examples_and_new_pictures_have_the_grey_values_of_training(
 def test_a_range_that_is_not_usual_is_guessed_with_a_warning_or_told(spots, tmp_path):
     images = spots.astype(np.float32) * 1000 - 7e5
     guessed = open_experiment(from_arrays(tmp_path, images))
-    assert guessed.pixel_range == (images.min(), images.max())
+    assert guessed.data.pixel_range == (images.min(), images.max())
     assert any("pixel_range" in text for text in guessed.warnings)
     told = open_experiment(from_arrays(tmp_path, images, **{"data.pixel_range": [-8e5, 1e3]}))
-    assert told.pixel_range == (-8e5, 1e3)
+    assert told.data.pixel_range == (-8e5, 1e3)
     assert told.warnings == ()
     with pytest.raises(ExperimentError, match=r"pixel_range = \[1.0, 1.0\]"):
         from_arrays(tmp_path, images, **{"data.pixel_range": [1, 1]})
@@ -113,10 +113,10 @@ def test_values_without_a_usual_range_span_it_themselves():
 def test_grey_values_are_scaled_and_cut_at_black_and_white():
     np.testing.assert_allclose(unit_range([-10, -2, 2, 6, 9], (-2, 6)), [0, 0, 0.5, 1, 1])
     grey = np.array([[0, 51, 255]], dtype=np.uint8)
-    scaled = Scaled(lambda image: image, (-2.0, 6.0))(grey)
-    assert scaled.dtype == np.float32
-    np.testing.assert_allclose(scaled, [[-2, -0.4, 6]], atol=1e-6)
-    same = Scaled(lambda image: image, (0.0, 255.0))(grey)
+    other = scaled(grey, lambda image: image, (-2.0, 6.0))
+    assert other.dtype == np.float32
+    np.testing.assert_allclose(other, [[-2, -0.4, 6]], atol=1e-6)
+    same = scaled(grey, lambda image: image, (0.0, 255.0))
     assert same.dtype == np.uint8
     np.testing.assert_array_equal(same, grey)
 

@@ -10,6 +10,7 @@ import shutil
 import numpy as np
 import pytest
 
+from higsfa.evaluation.schema import to_json
 from higsfa.experiments import ExperimentError, Run, compare, load_config, train, with_values
 from higsfa.experiments import run as run_folder
 from higsfa.experiments.split import open_experiment
@@ -98,7 +99,7 @@ def test_interrupted_run_goes_on_to_the_same_results(real, quick, config, tmp_pa
     with pytest.raises(ExperimentError, match=r"unfinished run.*--resume"):
         train(config, folder)
     other = with_values(config, {"head.n_used_features": 5})
-    with pytest.raises(ExperimentError, match="another experiment"):
+    with pytest.raises(ExperimentError, match="other settings"):
         train(other, folder, resume=True)
     watch = Watch()
     run = train(with_values(config, {"network.memory_limit": "1GB"}), folder, resume=True, n_jobs=2, progress=watch)
@@ -240,7 +241,7 @@ def tampered(quick, tmp_path):
         (lambda m: m["methods"][0]["labels"]["age"].update(mae="good"), r"methods\[0\].labels.age.mae"),
         (lambda m: m["methods"][0]["labels"]["age"]["mae"].pop("mean"), r"age.mae.mean is missing"),
         (lambda m: m["data"].update(pixel_range=[255, 0]), "data.pixel_range must be the values of black and white"),
-        (lambda m: m["data"].update(cropping="nose"), "data.cropping must be one of eyes, centre"),
+        (lambda m: m["data"].update(cropping="nose"), "data.cropping must be 'eyes' or 'centre'"),
         (lambda m: m.update(format=9), "format must be 1"),
         (lambda m: m.pop("data"), "data is missing"),
     ],
@@ -270,7 +271,7 @@ def test_damaged_run_folders_are_refused(tmp_path, quick):
     (tmp_path / "config.toml").write_bytes((quick.folder / "config.toml").read_bytes())
     with pytest.raises(ExperimentError, match="not finished"):
         Run(tmp_path)
-    for text, words in (("{", "no JSON"), ("[]", "must be an object"), ("\ud800", "UTF-8"), ('{"a": NaN}', "NaN")):
+    for text, words in (("{", "not JSON"), ("[]", "must be an object"), ("\ud800", "UTF-8"), ('{"a": NaN}', "NaN")):
         (tmp_path / "metrics.json").write_bytes(text.encode("utf-8", "surrogatepass"))
         with pytest.raises(ExperimentError, match=words):
             Run(tmp_path)
@@ -314,14 +315,13 @@ def test_damaged_predictions_are_refused(quick, tmp_path, text, words):
         read_all(tmp_path / "run")
 
 
-def test_json_has_no_nan_no_halves_of_characters_and_lists_of_numbers_on_one_line(tmp_path):
+def test_json_has_no_nan_no_halves_of_characters_and_lists_of_numbers_on_one_line():
     content = {
         "a": [1.5, float("nan"), -2],
         "b": {"c": float("inf"), "d": "[ 1,\n  2 ]", "e": "f\udcff.png"},
         "m": [[1, 2], []],
     }
-    run_folder.write_json(tmp_path / "a.json", content)
-    text = (tmp_path / "a.json").read_text("utf-8")
+    text = to_json(content).decode("utf-8")
     assert json.loads(text) == {
         "a": [1.5, None, -2],
         "b": {"c": None, "d": "[ 1,\n  2 ]", "e": "f?.png"},

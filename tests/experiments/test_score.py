@@ -208,13 +208,9 @@ def test_chance_is_the_best_constant(real):
 
 
 def test_classes_that_are_numbers_are_in_the_order_of_numbers():
-    label = Label("x", False, None)
-    assert score.classes_of(label, [np.array(["10", "9", None], dtype=object), np.array(["2"], dtype=object)]) == [
-        "2",
-        "9",
-        "10",
-    ]
-    assert score.classes_of(label, [np.array(["10", "9", "b"], dtype=object)]) == ["10", "9", "b"]
+    columns = [np.array(["10", "9", None], dtype=object), np.array(["2"], dtype=object)]
+    assert score.classes_of(columns) == ["2", "9", "10"]
+    assert score.classes_of([np.array(["10", "9", "b"], dtype=object)]) == ["10", "9", "b"]
 
 
 def test_scores_are_means_over_folds():

@@ -33,12 +33,12 @@ def test_records_hold_what_the_files_say(real, changed):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "metrics.json is no JSON"),
+        (b"{", "metrics.json is not JSON"),
         (b"\xff\xfe", "metrics.json is not UTF-8"),
         (b'{"format": NaN}', "metrics.json holds NaN"),
         (b'{"format": 1, "n_folds": 1e999}', "metrics.json holds 1e999"),
-        (b"[" * 200_000, "metrics.json is nested too deeply"),
-        (b'{"format": ' + b"1" * 5000 + b"}", "metrics.json is no JSON"),
+        (b"[" * 200_000, "metrics.json is not JSON: maximum recursion"),
+        (b'{"format": ' + b"1" * 5000 + b"}", "metrics.json is not JSON"),
         (b"[]", "metrics.json: the file must be an object, found a list"),
         (b" " * (MAX_METRICS + 1), "metrics.json is larger than"),
     ],

@@ -4,9 +4,8 @@ import os
 import sys
 import traceback
 
-from higsfa.cli import usage
+from higsfa.cli import terminal
 from higsfa.cli.commands import app
-from higsfa.cli.screen import say
 
 __all__ = ["app", "main"]
 
@@ -16,14 +15,14 @@ def main() -> None:
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     debug = len(arguments) < len(sys.argv) - 1 or os.environ.get("HIGSFA_DEBUG", "") not in ("", "0")
     try:
-        with usage.signals_as_exceptions():
+        with terminal.signals_as_exceptions():
             code = app(arguments or ["--help"], prog_name="higsfa", standalone_mode=False)
             sys.stdout.flush()
+    except SystemExit:
+        raise
     except BaseException as error:
-        if isinstance(error, SystemExit):
-            raise
         if debug:
             traceback.print_exc()
-        line, code = usage.explain(error, arguments)
-        say(f"higsfa: {line}", style="red", stderr=True)
+        line, code = terminal.explain(error, arguments)
+        terminal.say(f"higsfa: {line}", style="red", stderr=True)
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,23 +1,23 @@
-"""The commands. Each is thin over `higsfa.experiments`; what they show is in `screen`, what can go wrong in `usage`.
+"""The commands. Each is thin over `higsfa.experiments`.
 
-Heavy imports stand inside the commands, so that help and wrong usage answer at once.
+Heavy imports are inside the commands, so that help and wrong usage answer at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import getdoc
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from higsfa.cli import screen, usage
-from higsfa.cli.usage import Cropped, DataFolder, Eyes, Force, Json, Pictures, RunFolder
+from higsfa.cli import terminal
+from higsfa.cli.terminal import Cropped, DataFolder, Eyes, Force, Json, Page, Pictures, RunFolder, WrongUsage
 
 EXPERIMENTS, NEW, PAGES = "Experiments", "New pictures", "Pages"
-MAX_SHOWN = 32
-"""Most pictures on one sheet."""
-FRAMES = 24
-"""Pictures of an animation of a numeric label."""
+MAX_SHOWN = 32  # most pictures on one sheet
+FRAMES = 24  # pictures of an animation of a numeric label
 
 app = typer.Typer(
     name="higsfa",
@@ -37,12 +37,23 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+def command(panel: str | None, *examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command, with examples at the end of its help."""
+
+    def added(function: Callable[..., None]) -> Callable[..., None]:
+        shown = "\n".join(f"  higsfa {example}" for example in examples)
+        text = f"{getdoc(function)}\n\n\b\nExamples:\n{shown}"
+        return app.command(rich_help_panel=panel, help=text)(function)
+
+    return added
+
+
 @app.callback()
 def higsfa(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error happened; may stand anywhere.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error happened; anywhere in the line.")] = False,
 ) -> None:
     """Slow feature analysis: supervised, hierarchical, information preserving.
 
@@ -50,7 +61,7 @@ def higsfa(
     """
 
 
-@app.command()
+@command(None, "demo", "demo --out somewhere --force")
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the results.")] = Path("demo"),
     force: Force = False,
@@ -60,32 +71,26 @@ def demo(
 
     Draws faces that age, learns age, gender and race at once with HiGSFA, HGSFA, PCA and LDA, prints tables, and writes
     figures, report.html, explorer.html and the model.
-
-    \b
-    Example:
-      higsfa demo
-      higsfa demo --out somewhere --force
     """
-    usage.free_folder(out, force)
+    terminal.free_folder(out, force)
     from higsfa.cli.demo import run_demo, tell
 
-    with screen.stages() as progress:
+    with terminal.stages() as progress:
         results = run_demo(out, overwrite=force, progress=progress)
-    if json:
-        screen.print_json(results)
-    else:
-        tell(results)
-    screen.note_about_faces(["age"])
+    terminal.answer(json, results, lambda: tell(results))
+    terminal.note_about_faces(["age"])
 
 
-# ---------------------------------------------------------------------- experiments
-
-
-@app.command(rich_help_panel=EXPERIMENTS)
+@command(
+    EXPERIMENTS,
+    "train digits --out runs/digits",
+    "train my.toml --out runs/mine --set network.n_components=80",
+    "train my.toml --out runs/mine --resume",
+)
 def train(
     config: Annotated[str, typer.Argument(metavar="CONFIG", help="A .toml file, or a name that higsfa configs lists.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder for the results.")],
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     force: Force = False,
     changes: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the config; repeatable.")
@@ -94,143 +99,122 @@ def train(
     dask: Annotated[
         str | None, typer.Option("--dask", metavar="ADDRESS", help="Train on the workers of this Dask scheduler.")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", metavar="N", help="Threads; all cores by default.")
-    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", metavar="N", help="Threads; all by default.")] = None,
     json: Json = False,
 ) -> None:
-    """Train and test what a config describes; all results go into one folder.
-
-    \b
-    Examples:
-      higsfa train digits --out runs/digits
-      higsfa train my.toml --out runs/mine --set network.n_components=80
-      higsfa train my.toml --out runs/mine --resume
-    """
+    """Train and test what a config describes; all results go to one folder."""
     if resume and force:
-        raise usage.WrongUsage("--resume goes on with a run and --force throws it away: give one of them")
-    changed = dict(usage.change(text) for text in changes or [])
+        raise WrongUsage("--resume continues a run and --force deletes it: give one of them")
+    changed = dict(terminal.change(text) for text in changes or [])
     from higsfa import experiments
 
     experiment = experiments.load_config(config)
     if data is not None:
-        experiment = experiments.with_paths(experiment, usage.existing(data, "folder"))
+        experiment = experiments.with_paths(experiment, terminal.existing(data, "folder"))
     experiment = experiments.with_values(experiment, changed)
     if not resume:
-        usage.free_folder(out, force, "go on with it with --resume, ")
-    with screen.stages() as progress:
+        terminal.free_folder(out, force, "continue it with --resume, ")
+    with terminal.stages() as progress:
         run = experiments.train(
             experiment, out, resume=resume, overwrite=force, dask=dask, n_jobs=jobs, progress=progress
         )
-    if json:
-        screen.print_json(run.metrics)
-        return
-    screen.metrics_tables(run.metrics)
-    screen.say(f"Written to {out}. Look at it with: higsfa report {out}")
+    if not json:
+        terminal.metrics_tables(run.metrics)
+    terminal.answer(json, run.metrics, f"Written to {out}. Look at it with: higsfa report {out}")
 
 
-@app.command(rich_help_panel=EXPERIMENTS)
+@command(EXPERIMENTS, "evaluate runs/mine", "evaluate runs/mine --data /media/disk/pictures")
 def evaluate(run: RunFolder, data: DataFolder = None, json: Json = False) -> None:
-    """Test a trained network again, on the test data of its config.
-
-    \b
-    Example:
-      higsfa evaluate runs/mine
-      higsfa evaluate runs/mine --data /media/disk/pictures
-    """
-    opened = usage.opened_run(run, data)
-    found = opened.evaluate()
-    if json:
-        screen.print_json(found)
-        return
+    """Test a trained network again, on the test data of its config."""
+    opened = terminal.opened_run(run, data)
+    found, labels = opened.evaluate(), opened.metrics["labels"]
+    rows = [(found["method"], found["labels"])]
     title = f"{opened.metrics['title']}: {found['n_test']:,} unseen samples"
-    screen.scores_table(opened.metrics["labels"], [(found["method"], found["labels"])], title)
+    terminal.answer(json, found, lambda: terminal.scores_table(labels, rows, title))
 
 
-@app.command(rich_help_panel=EXPERIMENTS)
+@command(EXPERIMENTS, "compare runs/small runs/large")
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Folders that higsfa train wrote.")],
     json: Json = False,
 ) -> None:
-    """Put the results of several runs into one table.
-
-    \b
-    Example:
-      higsfa compare runs/small runs/large
-    """
-    opened = [usage.opened_run(run) for run in runs]
+    """Put the results of several runs into one table."""
+    opened = [terminal.opened_run(run) for run in runs]
     from higsfa import experiments
 
     found = experiments.compare(opened)
-    if json:
-        screen.print_json(found)
-        return
     rows = [(f"{row['run']}, {row['method']}", row["scores"]) for row in found["rows"]]
-    screen.scores_table(found["labels"], rows, "Estimates for unseen samples")
+    title = "Estimates for unseen samples"
+    terminal.answer(json, found, lambda: terminal.scores_table(found["labels"], rows, title))
 
 
-@app.command(rich_help_panel=EXPERIMENTS)
+@command(EXPERIMENTS, "configs", "configs folder", "configs folder -o my.toml")
 def configs(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Show this one.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Copy it to a file.")] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """List the experiments that come with the library, show one, or copy one to change it.
-
-    \b
-    Examples:
-      higsfa configs
-      higsfa configs folder
-      higsfa configs folder -o my.toml
-    """
-    from higsfa.experiments.reading import shipped_configs, shipped_text
+    """List the experiments that come with the library, show one, or copy one to change it."""
+    from higsfa.experiments.interface import shipped_configs, shipped_text
     from higsfa.io import write_atomically
 
     known = shipped_configs()
     if name is None:
         if out is not None:
-            raise usage.WrongUsage("name the config to copy: higsfa configs NAME -o FILE")
-        if json:
-            screen.print_json(known)
-        else:
-            screen.table(["name", "what it does"], known.items(), n_texts=2)
+            raise WrongUsage("name the config to copy: higsfa configs NAME -o FILE")
+        terminal.answer(json, known, lambda: terminal.table(["name", "what it does"], known.items(), n_texts=2))
         return
     if name not in known:
-        raise usage.WrongUsage(f"there is no shipped config {name!r}: use one of {', '.join(known)}")
+        raise WrongUsage(f"there is no shipped config {name!r}: use one of {', '.join(known)}")
     text = shipped_text(name)
     if out is not None:
-        write_atomically(usage.free_file(out, force), text.encode())
-    if json:
-        screen.print_json({"name": name, "text": text, "written": out})
-    elif out is None:
-        print(text, end="")
-    else:
-        screen.say(f"Written to {out}. Change it, then: higsfa train {out} --out RUN")
+        write_atomically(terminal.free_file(out, force), text.encode())
+    written = f"Written to {out}. Change it, then: higsfa train {out} --out RUN"
+    shown = written if out is not None else lambda: print(text, end="")
+    terminal.answer(json, {"name": name, "text": text, "written": out}, shown)
 
 
-@app.command(rich_help_panel=EXPERIMENTS)
+@command(EXPERIMENTS, "info runs/mine", "info runs/mine/model.higsfa")
 def info(
     path: Annotated[Path, typer.Argument(metavar="RUN_OR_MODEL", help="A run folder or a model file.")],
     json: Json = False,
 ) -> None:
-    """Say what is in a run folder or a model file.
-
-    \b
-    Examples:
-      higsfa info runs/mine
-      higsfa info runs/mine/model.higsfa
-    """
-    if usage.existing(path, "run folder or model file").is_dir():
-        screen.show_run(usage.opened_run(path), json)
+    """Show what is in a run folder or a model file."""
+    if terminal.existing(path, "run folder or model file").is_dir():
+        _run_info(path, json)
     else:
-        screen.show_model(path, json)
+        _model_info(path, json)
 
 
-# ---------------------------------------------------------------------- new pictures
+def _run_info(path: Path, json: bool) -> None:
+    run = terminal.opened_run(path)
+    sizes = {file.name: file.stat().st_size for file in sorted(path.iterdir()) if file.is_file()}
+    network, metrics = str(run.network), run.metrics
+
+    def shown() -> None:
+        terminal.say(f"{path}: a run of {metrics.get('created')} with higsfa {metrics.get('higsfa')}")
+        terminal.metrics_tables(metrics)
+        terminal.say(f"{network}\n")
+        terminal.table(["file", "bytes"], ([name, f"{size:,}"] for name, size in sizes.items()))
+
+    terminal.answer(json, {"kind": "run", "path": path, "files": sizes, "network": network, "metrics": metrics}, shown)
 
 
-@app.command(rich_help_panel=NEW)
+def _model_info(path: Path, json: bool) -> None:
+    import higsfa as library
+
+    try:
+        model = library.load(path)
+    except library.ModelFileError as error:
+        raise WrongUsage(f"{path} is not a model: {error}") from error
+    size, kind, labels = path.stat().st_size, type(model).__name__, list(getattr(model, "label_names_", []))
+    line = f"{path}: {kind}, {size:,} bytes" + (f", labels {', '.join(map(str, labels))}" if labels else "")
+    found = {"kind": kind, "path": path, "bytes": size, "labels": labels, "text": str(model)}
+    terminal.answer(json, found, f"{line}\n{model}")
+
+
+@command(NEW, "transform runs/mine photos/ -o features.npy", "transform runs/mine a.jpg b.jpg -o features.csv")
 def transform(
     run: RunFolder,
     images: Pictures,
@@ -240,15 +224,9 @@ def transform(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Extract the features of new pictures: one row each.
-
-    \b
-    Examples:
-      higsfa transform runs/mine photos/ -o features.npy
-      higsfa transform runs/mine a.jpg b.jpg -o features.csv
-    """
-    usage.free_file(out, force, ".npy", ".csv")
-    opened = usage.opened_run(run)
+    """Extract the features of new pictures: one row each."""
+    terminal.free_file(out, force, ".npy", ".csv")
+    opened = terminal.opened_run(run)
     source = opened.pictures(images, eyes=eyes, cropped=cropped)
     features = opened.transform(source)
     files = [str(path) for path in source.paths]
@@ -257,19 +235,17 @@ def transform(
 
         write_table(out, {"file": files, **{f"feature{j}": column for j, column in enumerate(features.T)}})
     else:
-        from numpy.lib.format import write_array
+        import numpy as np
 
         from higsfa.io import replacing
 
         with replacing(out) as file:
-            write_array(file, features, allow_pickle=False)
-    if json:
-        screen.print_json({"written": out, "shape": features.shape, "files": files})
-    else:
-        screen.say(f"Features of {len(features):,} pictures, {features.shape[1]} each, written to {out}")
+            np.save(file, features, allow_pickle=False)
+    line = f"Features of {len(features):,} pictures, {features.shape[1]} each, written to {out}"
+    terminal.answer(json, {"written": out, "shape": features.shape, "files": files}, line)
 
 
-@app.command(rich_help_panel=NEW)
+@command(NEW, "predict runs/mine photo.jpg", "predict runs/mine photos/ -o estimates.csv")
 def predict(
     run: RunFolder,
     images: Pictures,
@@ -279,33 +255,24 @@ def predict(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Estimate the labels of new pictures.
-
-    \b
-    Examples:
-      higsfa predict runs/mine photo.jpg
-      higsfa predict runs/mine photos/ -o estimates.csv
-    """
+    """Estimate the labels of new pictures."""
     if out is not None:
-        usage.free_file(out, force, ".csv")
-    opened = usage.opened_run(run)
+        terminal.free_file(out, force, ".csv")
+    opened = terminal.opened_run(run)
     columns = {name: values.tolist() for name, values in opened.predict(images, eyes=eyes, cropped=cropped).items()}
     rows = list(zip(*columns.values(), strict=True))
     if out is not None:
         from higsfa.experiments.run import write_table
 
         write_table(out, columns)
-    if json:
-        screen.print_json([dict(zip(columns, row, strict=True)) for row in rows])
-    elif out is None:
-        cells = ([f"{value:.2f}" if isinstance(value, float) else str(value) for value in row] for row in rows)
-        screen.table(list(columns), cells)
-    else:
-        screen.say(f"Estimates for {len(rows):,} pictures written to {out}")
-    screen.note_about_faces(columns)
+    line = f"Estimates for {len(rows):,} pictures written to {out}"
+    cells = ([f"{value:.2f}" if isinstance(value, float) else str(value) for value in row] for row in rows)
+    shown = line if out is not None else lambda: terminal.table(list(columns), cells)
+    terminal.answer(json, [dict(zip(columns, row, strict=True)) for row in rows], shown)
+    terminal.note_about_faces(columns)
 
 
-@app.command(rich_help_panel=NEW)
+@command(NEW, "reconstruct runs/mine photo.jpg -o rebuilt.png")
 def reconstruct(
     run: RunFolder,
     photos: Pictures,
@@ -316,41 +283,37 @@ def reconstruct(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Rebuild pictures from their features alone, beside the originals: what the network keeps of a picture.
-
-    \b
-    Example:
-      higsfa reconstruct runs/mine photo.jpg -o rebuilt.png
-    """
-    usage.free_file(out, force, ".png")
-    with screen.stages() as progress:
-        opened = usage.opened_run(run, data, progress)
+    """Rebuild pictures from their features alone, beside the originals: what the network keeps of them."""
+    terminal.free_file(out, force, ".png")
+    with terminal.stages() as progress:
+        opened = terminal.opened_run(run, data, progress)
         source = opened.pictures(photos, eyes=eyes, cropped=cropped)
         if len(source) > MAX_SHOWN:
-            raise usage.WrongUsage(f"{len(source)} pictures do not fit on one sheet: give at most {MAX_SHOWN}")
+            raise WrongUsage(f"{len(source)} pictures do not fit on one sheet: give at most {MAX_SHOWN}")
         found = opened.reconstruct(source)
     from higsfa.cli import sheet
 
     rows = [sheet.as_bytes(pictures, opened.pixel_range) for pictures in (found.originals, *found.pictures.values())]
     sheet.write_picture(out, sheet.sheet(rows, ["original", *found.pictures]))
-    if json:
-        screen.print_json({"written": out, "error": found.errors})
-        return
-    screen.table(["rebuilt", "error (1: mean image)"], ([name, f"{error:.3f}"] for name, error in found.errors.items()))
-    screen.say(f"Written to {out}")
+    if not json:
+        errors = ([name, f"{error:.3f}"] for name, error in found.errors.items())
+        terminal.table(["rebuilt", "error (1: mean image)"], errors)
+    terminal.answer(json, {"written": out, "error": found.errors}, f"Written to {out}")
 
 
-@app.command(rich_help_panel=NEW)
+@command(
+    NEW,
+    "morph runs/mine photo.jpg --age 20,60",
+    "morph runs/mine photo.jpg --age 20,40,60 -o strip.png",
+    "morph runs/mine photo.jpg --label gender=M,F -o strip.png",
+    "morph runs/mine photo.jpg --age 20,40,60 --gif ages.gif",
+)
 def morph(
     run: RunFolder,
     photo: Annotated[Path, typer.Argument(metavar="PHOTO", help="One picture.")],
     age: Annotated[str | None, typer.Option("--age", metavar="VALUES", help="Ages, such as 20,40,60.")] = None,
-    label: Annotated[
-        str | None, typer.Option("--label", metavar="NAME=VALUES", help="Another label, such as gender=M,F.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="A strip, .png; morph.png by default.")
-    ] = None,
+    label: Annotated[str | None, typer.Option("--label", metavar="NAME=VALUES", help="Such as gender=M,F.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="morph.png by default.")] = None,
     gif: Annotated[Path | None, typer.Option("--gif", metavar="FILE", help="An animation, .gif or .webp.")] = None,
     strength: Annotated[float, typer.Option("--strength", help="More than 1 exaggerates the change.")] = 1.0,
     eyes: Eyes = None,
@@ -359,23 +322,16 @@ def morph(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Show the same picture with another label: a face at other ages.
-
-    \b
-    Examples:
-      higsfa morph runs/mine photo.jpg --age 20,60
-      higsfa morph runs/mine photo.jpg --age 20,40,60 -o strip.png
-      higsfa morph runs/mine photo.jpg --label gender=M,F -o strip.png
-      higsfa morph runs/mine photo.jpg --age 20,40,60 --gif ages.gif
-    """
+    """Show the same picture with another label: a face at other ages."""
     if out is None and gif is None:
         out = Path("morph.png")
-    for path, endings in ((out, (".png",)), (gif, (".gif", ".webp"))):
-        if path is not None:
-            usage.free_file(path, force, *endings)
-    name, texts = usage.label_and_values(age, label)
-    with screen.stages() as progress:
-        opened = usage.opened_run(run, data, progress)
+    if out is not None:
+        terminal.free_file(out, force, ".png")
+    if gif is not None:
+        terminal.free_file(gif, force, ".gif", ".webp")
+    name, texts = terminal.label_and_values(age, label)
+    with terminal.stages() as progress:
+        opened = terminal.opened_run(run, data, progress)
         values = opened.label_values(name, texts)
         picture = opened.photo(photo, eyes=eyes, cropped=cropped)
         import numpy as np
@@ -392,59 +348,31 @@ def morph(
             moving = opened.morph(picture, {name: steps}, strength=strength)
             sheet.write_animation(gif, sheet.as_bytes(moving, opened.pixel_range))
     written = [path for path in (out, gif) if path is not None]
-    if json:
-        screen.print_json({"label": name, "values": values, "written": written})
-    else:
-        screen.say(f"Written to {' and '.join(map(str, written))}")
-    screen.note_about_faces([name])
+    found = {"label": name, "values": values, "written": written}
+    terminal.answer(json, found, f"Written to {' and '.join(map(str, written))}")
+    terminal.note_about_faces([name])
 
 
-# ---------------------------------------------------------------------- pages
-
-
-@app.command(rich_help_panel=PAGES)
-def report(
-    run: RunFolder,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="RUN/report.html by default.")] = None,
-    force: Force = False,
-    json: Json = False,
-) -> None:
-    """Write the results of a run as one HTML file, which opens without a server.
-
-    \b
-    Example:
-      higsfa report runs/mine
-    """
-    opened = usage.opened_run(run)
-    target = usage.free_file(run / "report.html" if out is None else out, force)
+@command(PAGES, "report runs/mine")
+def report(run: RunFolder, out: Page = None, force: Force = False, json: Json = False) -> None:
+    """Write the results of a run as one HTML file, which opens without a server."""
+    opened = terminal.opened_run(run)
+    target = terminal.free_file(run / "report.html" if out is None else out, force)
     _tell_written(opened.report(target), json)
 
 
-@app.command(rich_help_panel=PAGES)
+@command(PAGES, "explore runs/mine")
 def explore(
-    run: RunFolder,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="RUN/explorer.html by default.")
-    ] = None,
-    data: DataFolder = None,
-    force: Force = False,
-    json: Json = False,
+    run: RunFolder, out: Page = None, data: DataFolder = None, force: Force = False, json: Json = False
 ) -> None:
-    """Write a page on which features can be moved by hand, and the picture follows.
-
-    \b
-    Example:
-      higsfa explore runs/mine
-    """
-    with screen.stages() as progress:
-        opened = usage.opened_run(run, data, progress)
-        written = opened.explore(usage.free_file(run / "explorer.html" if out is None else out, force))
+    """Write a page on which features can be moved by hand, and the picture follows."""
+    with terminal.stages() as progress:
+        opened = terminal.opened_run(run, data, progress)
+        written = opened.explore(terminal.free_file(run / "explorer.html" if out is None else out, force))
     _tell_written(written, json)
-    screen.note_about_faces(opened.head.label_names_)
+    terminal.note_about_faces(opened.head.label_names_)
 
 
 def _tell_written(path: Path, json: bool) -> None:
-    if json:
-        screen.print_json({"written": path, "bytes": Path(path).stat().st_size})
-    else:
-        screen.say(f"Written to {path}. Open it in a browser.")
+    found = {"written": path, "bytes": path.stat().st_size}
+    terminal.answer(json, found, f"Written to {path}. Open it in a browser.")

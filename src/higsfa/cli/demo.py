@@ -10,19 +10,15 @@ import numpy as np
 from PIL import Image
 
 from higsfa.cli import sheet as sheets
-from higsfa.cli.screen import metrics_tables, say
+from higsfa.cli.terminal import metrics_tables, say
 
-EXPERIMENT = "faces"
-"""The shipped config that the demonstration runs."""
+EXPERIMENT = "faces"  # the shipped config that the demonstration runs
 N_PICTURES = 6
 AGES = (20, 30, 40, 50, 60, 70)
 
 
 def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
-    """Run the experiment, and draw its results into the run folder `out`.
-
-    Returns a dict: `folder`, `metrics` as in metrics.json, and `files`, from path to what can be seen there.
-    """
+    """Run the experiment and draw its results; returns its folder, its metrics, and what can be seen in which file."""
     from higsfa.experiments import load_config, train
 
     run = train(load_config(EXPERIMENT), out, overwrite=overwrite, progress=progress)
@@ -32,7 +28,10 @@ def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
     for number, face in enumerate(faces, 1):
         sheets.write_picture(pictures / f"face{number}.png", Image.fromarray(face))
     progress.stage("drawing", None)
-    sheets.write_picture(out / "reconstructions.png", _rebuilt(run.examples))
+    rebuilt = [run.examples["images"], *run.examples["reconstructions"]]
+    shown = [sheets.as_bytes(row[:8], (0.0, 1.0)) for row in rebuilt]
+    names = ["original", *map(str, run.examples["reconstruction_names"])]
+    sheets.write_picture(out / "reconstructions.png", sheets.sheet(shown, names))
     rows = [[face, *run.morph(face, age=AGES)] for face in faces[:3]]
     sheets.write_picture(out / "ages.png", sheets.sheet(rows, captions=["photograph", *map(str, AGES)]))
     run.explore()
@@ -47,12 +46,6 @@ def run_demo(out: Path, *, overwrite: bool, progress: Any) -> dict[str, Any]:
         "model.higsfa": "the trained network",
     }
     return {"folder": out, "metrics": run.metrics, "files": {out / name: text for name, text in files.items()}}
-
-
-def _rebuilt(examples: Mapping[str, Any], n: int = 8) -> Any:
-    rows = [examples["images"][:n], *(row[:n] for row in examples["reconstructions"])]
-    names = ["original", *map(str, examples["reconstruction_names"])]
-    return sheets.sheet([sheets.as_bytes(row, (0.0, 1.0)) for row in rows], names)
 
 
 def tell(results: Mapping[str, Any]) -> None:
@@ -70,12 +63,11 @@ def tell(results: Mapping[str, Any]) -> None:
     say(f"  higsfa morph {out} {out / 'pictures' / 'face1.png'} --age 20,40,60 --gif ages.gif")
     say("\nWith pictures of your own", style="bold")
     say("  higsfa configs folder -o my.toml     copy a config: say in it where pictures and labels are")
-    say("  higsfa train my.toml --out runs/mine")
-    say("  higsfa report runs/mine")
+    say("  higsfa train my.toml --out runs/mine\n  higsfa report runs/mine")
 
 
 def findings(metrics: Mapping[str, Any]) -> list[str]:
-    """What the numbers of this run say about the methods, in sentences; an order is stated as it came out."""
+    """What the numbers of this run say about the methods, in sentences."""
     methods = [method for method in metrics["methods"] if method["role"] != "chance"]
     lines = []
     for what, key in (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from higsfa.cli.usage import one_line
-from higsfa.io import write_atomically
+from higsfa.cli.terminal import one_line
+from higsfa.io import replacing
 
 Grey = NDArray[np.uint8]
 
-SIDE = 128
-"""Pictures are shown at least this large, enlarged by a whole factor."""
+SIDE = 128  # pictures are shown at least this large, enlarged by a whole factor
 GAP, TEXT = 8, 22
 FRAME_MS = 120
 
@@ -30,7 +28,7 @@ def as_bytes(pictures: Any, pixel_range: tuple[float, float]) -> Grey:
 
 
 def enlarged(picture: Grey) -> Image.Image:
-    """A picture by a whole factor larger, so that small ones can be seen."""
+    """A picture enlarged by a whole factor, so that small ones can be seen."""
     factor = max(1, round(SIDE / max(picture.shape[:2])))
     image = Image.fromarray(picture)
     return image.resize((image.width * factor, image.height * factor), Image.Resampling.BICUBIC)
@@ -61,16 +59,14 @@ def sheet(rows: Iterable[Iterable[Grey]], row_names: Sequence[str] = (), caption
 
 def write_picture(path: Path, image: Image.Image) -> None:
     """A PNG file, whole or not at all."""
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", optimize=True)
-    write_atomically(path, buffer.getvalue())
+    with replacing(path) as file:
+        image.save(file, "PNG", optimize=True)
 
 
 def write_animation(path: Path, frames: Iterable[Grey]) -> None:
-    """Forwards and backwards, in an endless loop; GIF or WebP, as the ending of the name says."""
+    """Forwards and backwards, in an endless loop; GIF or WebP, by the ending of the name."""
     there = [enlarged(frame) for frame in frames]
     images = [*there, *there[-2:0:-1]]
-    buffer = io.BytesIO()
     kind = "WEBP" if path.suffix.lower() == ".webp" else "GIF"
-    images[0].save(buffer, kind, save_all=True, append_images=images[1:], duration=FRAME_MS, loop=0)
-    write_atomically(path, buffer.getvalue())
+    with replacing(path) as file:
+        images[0].save(file, kind, save_all=True, append_images=images[1:], duration=FRAME_MS, loop=0)

@@ -6,12 +6,14 @@ Samples whose true label is missing (NaN, None, pd.NA) do not count in any metri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics as sklearn_metrics
-from sklearn.utils.validation import check_array
+from sklearn.utils import check_array, gen_batches
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import encode_classes, missing, numeric, pick_label
@@ -38,8 +40,7 @@ Floats = NDArray[np.float64]
 PAPER_THRESHOLDS = (*range(13), *range(14, 31, 2))
 """Thresholds, in years, of the paper's table of cumulative scores."""
 
-BLOCK_VALUES = 2**20
-"""Values in a block that :func:`reconstruction_error` reads at a time."""
+BLOCK_VALUES = 2**20  # values that `reconstruction_error` reads at a time
 
 
 def delta_values(
@@ -47,7 +48,7 @@ def delta_values(
 ) -> Floats:
     """Delta values of features on a graph: how much they differ between similar samples.
 
-    Features are first scaled to weighted variance 1. Noise has a Delta of 2; slower features have a smaller one.
+    Features are first scaled to weighted variance 1. Noise has a Delta of 2, slower features a smaller one.
 
     Parameters
     ----------
@@ -74,15 +75,14 @@ def delta_values(
     Y = _features(Y)
     if isinstance(graph, TrainingGraph):
         return graph.delta(Y)
-    built = as_recipe(graph).build(labels, sample_weight=sample_weight, groups=groups, n_samples=len(Y))
-    return built.delta(Y)
+    return as_recipe(graph).build(labels, sample_weight=sample_weight, groups=groups, n_samples=len(Y)).delta(Y)
 
 
 def label_ordered_delta(Y: Any, label: Any) -> Floats:
     """Delta values on samples ordered by a label: the mean of (y(n+1) - y(n))^2, with y of variance 1.
 
-    The paper measures slowness on unseen images this way, ordered by age. Where labels tie, the result is the exact
-    mean over all orders of the tied samples, so it does not depend on the order of rows.
+    The paper measures slowness on unseen images this way, ordered by age. Tied samples count as the exact mean over
+    all their orders, so the order of rows does not matter.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def label_ordered_delta(Y: Any, label: Any) -> Floats:
     means = np.add.reduceat(Y[order], starts) / counts[:, None]
     scatter = np.add.reduceat((Y[order] - means[codes[order]]) ** 2, starts)
     # Within n tied samples, the n - 1 squared differences between neighbours are 2 scatter / (n - 1) on average.
-    # Between two ties, a random sample of one is followed by an independent random sample of the other.
+    # From one tie to the next, the neighbours are independent random samples of each.
     spread = scatter / counts[:, None]
     across = spread[1:] + spread[:-1] + np.diff(means, axis=0) ** 2
     total = 2 * scatter.sum(axis=0) + across.sum(axis=0)
@@ -162,7 +162,7 @@ def cumulative_score(y_true: Any, y_pred: Any, thresholds: Any = PAPER_THRESHOLD
     ----------
     y_true, y_pred : array-like of shape (n_samples,)
     thresholds : float or array-like of float
-        By default those of the paper's table, from 0 to 30 years.
+        Those of the paper's table by default, from 0 to 30 years.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def classification_rate(y_true: Any, y_pred: Any) -> float:
     0.6666666666666666
     """
     true, pred = _pairs(y_true, y_pred)
-    # Codes, because accuracy_score accepts neither missing values nor fractions nor numbers in arrays of objects.
+    # As codes: accuracy_score accepts no missing values, no fractions, and no numbers in arrays of objects.
     codes, _ = encode_classes(np.concatenate([true, pred], dtype=object))
     return float(sklearn_metrics.accuracy_score(codes[: len(true)], codes[len(true) :]))
 
@@ -207,7 +207,7 @@ def chance_level(y_true: Any, metric: str) -> float:
     ----------
     y_true : array-like of shape (n_samples,)
     metric : {"mae", "rmse", "cr"}
-        The best constant is the median for "mae", the mean for "rmse" and the most frequent class for "cr".
+        The best constant is the median, the mean or the most frequent class.
 
     Examples
     --------
@@ -216,32 +216,18 @@ def chance_level(y_true: Any, metric: str) -> float:
     """
     if metric not in ("mae", "rmse", "cr"):
         raise ValueError(f"metric={metric!r} is unknown; use 'mae', 'rmse' or 'cr'")
-    true = _vector(y_true, "y_true")
-    true = true[~missing(true)]
-    if len(true) == 0:
-        raise ValueError("y_true holds no label: all values are missing")
+    true, _ = _pairs(y_true, y_true)
     if metric == "cr":
-        codes, _ = encode_classes(true)
-        return float(np.bincount(codes).max() / len(true))
+        return float(np.bincount(encode_classes(true)[0]).max() / len(true))
     values = numeric(true, f"chance_level({metric!r})")
-    if metric == "mae":
-        return float(np.mean(np.abs(values - np.median(values))))
-    return float(np.std(values))
+    return float(np.std(values) if metric == "rmse" else np.mean(np.abs(values - np.median(values))))
 
 
 class ErrorByLabel(NamedTuple):
-    """Errors as a function of the true label; one entry per label value or bin that occurs.
-
-    Attributes
-    ----------
-    label : array
-        The value, or the mean true label in the bin.
-    mean_estimate : array
-    mae : array
-    n_samples : array of int
-    """
+    """Errors as a function of the true label; one entry per label value or bin that occurs."""
 
     label: Floats
+    """The value, or the mean true label in the bin."""
     mean_estimate: Floats
     mae: Floats
     n_samples: NDArray[np.intp]
@@ -286,7 +272,7 @@ def error_by_label(y_true: Any, y_pred: Any, bins: Any = None) -> ErrorByLabel:
 
 @dataclass(frozen=True)
 class ReconstructionSums:
-    """Sums for a reconstruction error. Sums of parts of the data are added with ``+``.
+    """Sums for a reconstruction error; those of parts of the data are added with ``+``.
 
     Examples
     --------
@@ -305,14 +291,11 @@ class ReconstructionSums:
 
     @classmethod
     def of(cls, X: Any, X_hat: Any) -> ReconstructionSums:
-        """Sums over samples X (n_samples, ...) in memory and their reconstructions."""
+        """Sums over samples X (n_samples, ...) and their reconstructions."""
         X, X_hat = np.asarray(X, dtype=np.float64), np.asarray(X_hat, dtype=np.float64)
         X, X_hat = X.reshape(len(X), -1), X_hat.reshape(len(X_hat), -1)
         if X.shape != X_hat.shape or len(X) == 0:
-            raise ValueError(
-                f"X_hat holds {X_hat.shape[0]} reconstructions of {X_hat.shape[1]} values each "
-                f"for {X.shape[0]} samples of {X.shape[1]} values"
-            )
+            raise ValueError(f"X_hat has shape {X_hat.shape} for samples X of shape {X.shape}, each a row of values")
         mean = X.mean(axis=0)
         return cls(len(X), mean, float(np.sum((X - mean) ** 2)), float(np.sum((X - X_hat) ** 2)))
 
@@ -338,8 +321,8 @@ class ReconstructionSums:
 def reconstruction_error(X: Any, X_hat: Any, mean: Any = None) -> float:
     """The paper's normalised reconstruction error: energy of the error over energy of the centred data.
 
-    A perfect reconstruction has error 0; replacing every sample by the mean has error 1. X is read once, in blocks, and
-    may be a memmap. For data that come in parts see :class:`ReconstructionSums`.
+    A perfect reconstruction has error 0, the mean of all samples error 1. X is read once, in blocks, and may be a
+    memmap. For data in parts see :class:`ReconstructionSums`.
 
     Parameters
     ----------
@@ -363,18 +346,17 @@ def reconstruction_error(X: Any, X_hat: Any, mean: Any = None) -> float:
         X_hat = _sliceable(X_hat)
         if X_hat.shape[0] != X.shape[0]:
             raise ValueError(f"X_hat holds {X_hat.shape[0]} reconstructions for {X.shape[0]} samples")
-    sums = None
-    step = max(1, BLOCK_VALUES // max(1, int(np.prod(X.shape[1:]))))
-    for lo in range(0, X.shape[0], step):
-        block = np.asarray(X[lo : lo + step])
-        part = ReconstructionSums.of(block, X_hat(block) if callable(X_hat) else X_hat[lo : lo + step])
-        sums = part if sums is None else sums + part
-    assert sums is not None
-    return sums.error(mean)
+
+    def part(where: slice) -> ReconstructionSums:
+        block = np.asarray(X[where])
+        return ReconstructionSums.of(block, X_hat(block) if callable(X_hat) else X_hat[where])
+
+    blocks = gen_batches(X.shape[0], max(1, BLOCK_VALUES // max(1, int(np.prod(X.shape[1:])))))
+    return reduce(add, map(part, blocks)).error(mean)
 
 
 def mean_and_standard_error(values: Any) -> tuple[float, float]:
-    """Mean over runs and its standard error, which for two runs is half their difference.
+    """Mean over runs and its standard error; for two runs that is half their difference.
 
     Parameters
     ----------
@@ -393,9 +375,8 @@ def mean_and_standard_error(values: Any) -> tuple[float, float]:
     values = np.asarray(values, dtype=np.float64).ravel()
     if len(values) == 0:
         raise ValueError("values is empty: give the results of at least one run")
-    if len(values) == 1:
-        return float(values[0]), float("nan")
-    return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+    error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return float(values.mean()), float(error)
 
 
 def _sliceable(X: Any) -> Any:
@@ -407,18 +388,15 @@ def _features(Y: Any) -> Floats:
     return np.asarray(Y[:, None] if Y.ndim == 1 else Y)
 
 
-def _vector(values: Any, what: str) -> NDArray[Any]:
-    dtype = getattr(values, "dtype", None)
-    extension = dtype is not None and not isinstance(dtype, np.dtype)
-    out = np.asarray(values, dtype=object) if extension else np.asarray(values)
-    if out.ndim != 1:
-        raise ValueError(f"{what} must have one value per sample, got an array of shape {out.shape}")
-    return out
-
-
 def _pairs(y_true: Any, y_pred: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Labels that are not missing and their estimates."""
-    true, pred = _vector(y_true, "y_true"), _vector(y_pred, "y_pred")
+    pair = []
+    for name, values in (("y_true", y_true), ("y_pred", y_pred)):
+        is_numpy = isinstance(getattr(values, "dtype", np.dtype(object)), np.dtype)  # else an extension of pandas
+        pair.append(np.asarray(values, dtype=None if is_numpy else object))
+        if pair[-1].ndim != 1:
+            raise ValueError(f"{name} must have one value per sample, got an array of shape {pair[-1].shape}")
+    true, pred = pair
     if len(true) != len(pred):
         raise ValueError(f"y_pred has {len(pred)} values for the {len(true)} of y_true")
     known = ~missing(true)
@@ -432,10 +410,8 @@ def _numbers(y_true: Any, y_pred: Any) -> tuple[Floats, Floats]:
     try:
         true, pred = true.astype(np.float64), pred.astype(np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"y_true and y_pred must be numbers, got values such as {true.tolist()[0]!r} and {pred.tolist()[0]!r}; "
-            "use classification_rate for classes"
-        ) from None
+        found = f"{true.tolist()[0]!r} and {pred.tolist()[0]!r}"
+        raise ValueError(f"y_true, y_pred: {found} must be numbers; use classification_rate for classes") from None
     if not np.all(np.isfinite(true)) or not np.all(np.isfinite(pred)):
         raise ValueError("y_pred (or y_true) holds NaN or infinite values where there is a label; leave these out")
     return true, pred

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -14,20 +13,6 @@ from sklearn.utils import check_random_state
 
 from higsfa.core.graph.labels import encode_classes, label_names, missing, numeric, pick_label
 from higsfa.evaluation.metrics import mean_and_standard_error
-
-__all__ = [
-    "PAPER_SIZES",
-    "BinaryRace",
-    "MeanOverRuns",
-    "Split",
-    "ThreeSets",
-    "binary_race",
-    "cross_database",
-    "leave_persons_out",
-    "random_splits",
-    "s1_s2_s3",
-    "summarise",
-]
 
 Ints = NDArray[np.intp]
 
@@ -42,15 +27,10 @@ class Split(NamedTuple):
     test: Ints
 
 
-@dataclass(frozen=True, eq=False)
-class ThreeSets:
-    """The sets of the paper's first protocol, as ascending sample indices.
+class ThreeSets(NamedTuple):
+    """The sets S1, S2 and S3 of the paper's first protocol, as ascending sample indices.
 
-    Attributes
-    ----------
-    s1, s2, s3 : arrays of int
-    runs : two `Split`
-        Train on S1 and test on S2 and S3; train on S2 and test on S1 and S3.
+    The two `runs` train on S1 and test on S2 and S3; train on S2 and test on S1 and S3.
     """
 
     s1: Ints
@@ -66,8 +46,8 @@ def s1_s2_s3(labels: Any, random_state: Any = 0, *, sizes: Mapping[str, int] | N
     """The paper's protocol on MORPH-II, after Guo and Mu (2014).
 
     S1 and S2 are drawn at random with the same composition: as many images of black as of white people and about three
-    times more of men than of women. S3 holds all others. The same person may appear in training and test: 44 % of the
-    test images of MORPH-II show persons seen in training. `leave_persons_out` is stricter.
+    times more of men than of women. S3 holds all others. A person may be in both training and test: 44 % of the test
+    images of MORPH-II show persons seen in training. `leave_persons_out` is stricter.
 
     Parameters
     ----------
@@ -75,8 +55,8 @@ def s1_s2_s3(labels: Any, random_state: Any = 0, *, sizes: Mapping[str, int] | N
         With labels "gender" (M, F) and "race" (B, W, ...).
     random_state : int, RandomState or None, default=0
     sizes : dict, optional
-        Number of images in each of S1 and S2 by gender and race, such as {"MB": 40, "FW": 10}. By default those of the
-        paper: 3,980 MB and MW, 1,285 FB and FW.
+        Number of images in each of S1 and S2 by gender and race, such as {"MB": 40, "FW": 10}; by default 3,980 MB
+        and MW, 1,285 FB and FW, as in the paper.
 
     Returns
     -------
@@ -96,25 +76,24 @@ def s1_s2_s3(labels: Any, random_state: Any = 0, *, sizes: Mapping[str, int] | N
     gender, race = pick_label(labels, "gender"), pick_label(labels, "race")
     if len(gender) != len(race):
         raise ValueError(f"labels: {len(gender)} values of 'gender' but {len(race)} of 'race'")
-    unknown = missing(gender) | missing(race)
-    composition = np.array(
-        ["" if gone else f"{g}{r}" for g, r, gone in zip(gender, race, unknown, strict=True)], dtype=object
-    )
+    composition = np.array([f"{g}{r}" for g, r in zip(gender, race, strict=True)], dtype=object)
+    composition[missing(gender) | missing(race)] = ""
     rng = check_random_state(random_state)
-    parts: tuple[list[Ints], list[Ints]] = ([], [])
+    none = np.zeros(0, dtype=np.intp)
+    parts = [none], [none]
     for name in sorted(sizes):
         n = _count(f"sizes[{name!r}]", sizes[name], 0)
         members = np.flatnonzero(composition == name)
         if len(members) < 2 * n:
             raise ValueError(
                 f"sizes: S1 and S2 need {n} images of {name} each, but labels hold {len(members)} of them; "
-                "give smaller sizes, such as sizes={'MB': 10, 'FB': 10}, or check how gender and race are spelled "
+                "give smaller sizes, such as sizes={'MB': 10, 'FB': 10}, or check the spelling of gender and race "
                 f"(found: {sorted(set(composition))[:12]})"
             )
         drawn = rng.permutation(members)[: 2 * n]
         parts[0].append(drawn[:n])
         parts[1].append(drawn[n:])
-    s1, s2 = (np.sort(np.concatenate([*part, np.zeros(0, dtype=np.intp)])) for part in parts)
+    s1, s2 = (np.sort(np.concatenate(part)) for part in parts)
     s3 = np.setdiff1d(np.arange(len(gender)), np.concatenate([s1, s2]))
     if len(s1) == 0:
         raise ValueError(f"sizes={dict(sizes)!r} draws no image; give at least one size above 0")
@@ -124,7 +103,7 @@ def s1_s2_s3(labels: Any, random_state: Any = 0, *, sizes: Mapping[str, int] | N
 def leave_persons_out(identity: Any, n_persons: int = 2000, n_repeats: int = 5, random_state: Any = 0) -> list[Split]:
     """The paper's second protocol: test on all images of some persons, drawn at random.
 
-    No person is in both training and test set, and both have the same distribution on average.
+    No person is in both training and test set; on average both have the same distribution.
 
     Parameters
     ----------
@@ -154,11 +133,8 @@ def leave_persons_out(identity: Any, n_persons: int = 2000, n_repeats: int = 5, 
             f"n_persons={n_persons} leaves nobody to train on: identity holds {n_known} persons; leave fewer out"
         )
     rng = check_random_state(random_state)
-    runs = []
-    for _ in range(n_repeats):
-        tested = np.isin(codes, rng.permutation(n_known)[:n_persons])
-        runs.append(Split(np.flatnonzero(~tested), np.flatnonzero(tested)))
-    return runs
+    tested = (np.isin(codes, rng.permutation(n_known)[:n_persons]) for _ in range(n_repeats))
+    return [Split(np.flatnonzero(~mask), np.flatnonzero(mask)) for mask in tested]
 
 
 def random_splits(
@@ -204,18 +180,12 @@ def random_splits(
 
 
 class BinaryRace(NamedTuple):
-    """Race as two classes.
-
-    Attributes
-    ----------
-    label : array of object
-        "B", or "R" for all others; None where race is missing. For training.
-    scored : array of bool
-        The samples that count in the classification rate: those that are B or W.
-    """
+    """Race as two classes."""
 
     label: NDArray[Any]
+    """For training: "B", or "R" for all others; None where race is missing."""
     scored: NDArray[np.bool_]
+    """The samples that count in the classification rate: those that are B or W."""
 
 
 def binary_race(race: Any) -> BinaryRace:
@@ -243,13 +213,11 @@ def binary_race(race: Any) -> BinaryRace:
         raise ValueError(
             f"race must hold 'B' and other letters, as in MORPH-II; got values such as {values[known].tolist()[:5]}"
         )
-    scored = np.zeros(len(values), dtype=bool)
-    scored[known] = [value in ("B", "W") for value in values[known].tolist()]
-    return BinaryRace(label, scored)
+    return BinaryRace(label, known & np.isin(values.astype(str), ["B", "W"]))
 
 
 def cross_database(age: Any, low: int = 16, high: int = 77) -> NDArray[np.bool_]:
-    """Mask of the samples of another data set to test on: those in the range of ages seen in training.
+    """Mask of the samples of another data set to test on: those of the ages seen in training.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """The record of an experiment, ``metrics.json``, and the limits of all files of a run folder.
 
 `Metrics` is the only description of metrics.json: ``higsfa train`` writes the file through it, and everybody reads it
-through it. Fields are those of the file, see docs/run-folder.md. Run folders come from anywhere, so each value is
-checked; what is wrong is a `ReportError` of one line that names file and place. Fields that are not described here are
-ignored: a later version of higsfa may add some without a new format number.
+through it. Its fields are explained in docs/run-folder.md. Run folders come from anywhere, so each value is checked; a
+wrong one is a `ReportError` of one line that names file and place. Fields that are not described here are ignored: a
+later version of higsfa may add some without a new format number.
 """
 
 from __future__ import annotations
@@ -11,54 +11,34 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
 from higsfa.io import read_regular
 
 FORMAT = 1
-MAX_METRICS = 32 * 2**20
-"""Bytes of metrics.json."""
-MAX_TEXT = 1000
-"""Characters of a text that a report shows; longer ones are cut."""
-MAX_NAMES = 100
-"""Labels, methods, layers, settings and Delta values."""
+MAX_METRICS = 32 * 2**20  # bytes of metrics.json
+MAX_TEXT = 1000  # characters of a text that a report shows; longer ones are cut
+MAX_NAMES = 100  # labels, methods, layers, settings and Delta values
 MAX_WARNINGS = 1000
-MAX_NUMBERS = 10_000
-"""Points of a curve."""
+MAX_NUMBERS = 10_000  # points of a curve
 MAX_CLASSES = 1_000_000
-MAX_CONFUSED = 100
-"""Classes of a confusion matrix; a label with more has none."""
-LARGEST = 1e100
-"""No score, count or time is larger: figures could not show it."""
-MAX_NPZ = 32 * 2**20
-"""Bytes of examples.npz, and of the pictures in it."""
-MAX_ARRAY = 64 * 2**20
-"""Bytes of one array of examples.npz."""
-MAX_PREDICTIONS = 128 * 2**20
-"""Bytes of predictions.csv that a report reads; larger tables are not drawn."""
-MAX_ROWS = 1_000_000
-"""Rows of predictions.csv that a report reads."""
+MAX_CONFUSED = 100  # classes of a confusion matrix; a label with more has none
+LARGEST = 1e100  # no score, count or time is larger: figures could not show it
+MAX_NPZ = 32 * 2**20  # bytes of examples.npz, and of the pictures in it
+MAX_ARRAY = 64 * 2**20  # bytes of one array of examples.npz
+MAX_PREDICTIONS = 128 * 2**20  # bytes of predictions.csv that a report reads; larger tables are not drawn
+MAX_ROWS = 1_000_000  # rows of predictions.csv that a report reads
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 class ReportError(ValueError):
     """A file of a run folder is not as it should be."""
-
-
-# ---------------------------------------------------------------------------------------------- types of values
 
 
 def _shortened(text: str, info: ValidationInfo) -> str:
@@ -68,21 +48,26 @@ def _shortened(text: str, info: ValidationInfo) -> str:
     return text if len(text) <= most else text[:most] + "…"
 
 
-def _named(value: Any) -> Any:
-    """Classes may be numbers and truth values; their names are the texts that show them."""
-    return str(value) if isinstance(value, int | float) else value
+def _must(check: Callable[[Any], bool], expected: str) -> Any:
+    """Refuse values that fail a check."""
+
+    def checked(value: Any) -> Any:
+        if not check(value):
+            raise ValueError(expected)
+        return value
+
+    return AfterValidator(checked)
 
 
-def _increasing(pair: tuple[float, ...]) -> tuple[float, ...]:
-    if len(pair) != 2 or pair[0] >= pair[1]:
-        raise ValueError("the values of black and white")
-    return pair
+def _as_long_as(other: str) -> Any:
+    """A list must be as long as another field."""
 
+    def checked(values: Any, info: ValidationInfo) -> Any:
+        if other in info.data and len(values) != len(info.data[other]):
+            raise ValueError(f"a list as long as {other} ({len(info.data[other])})")
+        return values
 
-def _square(matrix: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    if any(len(row) != len(matrix) for row in matrix):
-        raise ValueError("a square matrix of counts")
-    return matrix
+    return AfterValidator(checked)
 
 
 def _at_most(n: int) -> Any:
@@ -97,12 +82,15 @@ Fraction = Annotated[float, Field(strict=True, ge=0, le=1)]
 Numbers = Annotated[tuple[Number, ...], _at_most(MAX_NUMBERS)]
 Gappy = Annotated[tuple[Number | None, ...], _at_most(MAX_NUMBERS)]
 Deltas = Annotated[tuple[Number | None, ...], _at_most(MAX_NAMES)]
-Classes = Annotated[tuple[Annotated[Text, BeforeValidator(_named)], ...], _at_most(MAX_CLASSES)]
+ClassName = Annotated[Text, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)]
+Classes = Annotated[tuple[ClassName, ...], _at_most(MAX_CLASSES)]
 Counts = Annotated[tuple[Whole, ...], _at_most(MAX_CONFUSED)]
-Confusion = Annotated[tuple[Counts, ...], _at_most(MAX_CONFUSED), AfterValidator(_square)]
-
-
-# ---------------------------------------------------------------------------------------------- the record
+Confusion = Annotated[
+    tuple[Counts, ...],
+    _at_most(MAX_CONFUSED),
+    _must(lambda matrix: all(len(row) == len(matrix) for row in matrix), "a square matrix of counts"),
+]
+PixelRange = Annotated[tuple[Number, Number], _must(lambda pair: pair[0] < pair[1], "the values of black and white")]
 
 
 class Record(BaseModel):
@@ -121,7 +109,7 @@ class Data(Record):
     n_supervised: Whole | None = None
     n_test: Whole
     image_shape: Annotated[tuple[Whole, ...], _at_most(4)] | None = None
-    pixel_range: Annotated[tuple[Number, ...], _at_most(2), AfterValidator(_increasing)] | None = None
+    pixel_range: PixelRange | None = None
     cropping: Literal["eyes", "centre"] | None = None
     copies: Whole | None = None
 
@@ -138,7 +126,7 @@ class Label(Record):
 
 
 class Score(Record):
-    """A mean over folds, its standard error, which one fold does not have, and the value of each fold."""
+    """A mean over folds, its standard error (None for one fold), and the value of each fold."""
 
     mean: Number
     se: Number | None = None
@@ -151,28 +139,16 @@ class Rate(Score):
 
 class Cumulative(Record):
     thresholds: Numbers
-    scores: Annotated[tuple[Fraction, ...], _at_most(MAX_NUMBERS)]
-
-    @field_validator("scores")
-    @classmethod
-    def _as_long(cls, scores: Any, info: ValidationInfo) -> Any:
-        return _as_long(scores, "thresholds", info)
+    scores: Annotated[tuple[Fraction, ...], _at_most(MAX_NUMBERS), _as_long_as("thresholds")]
 
 
 class ByLabel(Record):
     label: Numbers
-    mae: Gappy
-    count: Annotated[tuple[Whole, ...], _at_most(MAX_NUMBERS)]
-
-    @field_validator("mae", "count")
-    @classmethod
-    def _as_long(cls, values: Any, info: ValidationInfo) -> Any:
-        return _as_long(values, "label", info)
+    mae: Annotated[Gappy, _as_long_as("label")]
+    count: Annotated[tuple[Whole, ...], _at_most(MAX_NUMBERS), _as_long_as("label")]
 
 
 class LabelScores(Record):
-    """The scores of one method for one label."""
-
     mae: Score | None = None
     rmse: Score | None = None
     rate: Rate | None = None
@@ -229,38 +205,32 @@ class Setting(Record):
     delta_test: Deltas | None = None
 
 
-class Metrics(Record):
-    """All of metrics.json."""
+Format = Annotated[
+    Whole, _must(lambda found: found == FORMAT, f"{FORMAT}, the only format that this version of higsfa reads")
+]
+Methods = Annotated[
+    tuple[Method, ...],
+    _at_most(MAX_NAMES),
+    _must(lambda found: [m.role for m in found].count("main") == 1, "a list with exactly one method of role main"),
+]
 
-    format: Whole
+
+class Metrics(Record):
+    format: Format
     title: Text
     created: Text | None = None
     higsfa: Text | None = None
     data: Data
     labels: Annotated[tuple[Label, ...], _at_most(MAX_NAMES)]
     n_folds: Whole | None = None
-    methods: Annotated[tuple[Method, ...], _at_most(MAX_NAMES)]
+    methods: Methods
     layers: Annotated[tuple[Layer, ...], _at_most(MAX_NAMES)] | None = None
     sensitivity: Annotated[tuple[Setting, ...], _at_most(MAX_NAMES)] | None = None
     warnings: Annotated[tuple[Text, ...], _at_most(MAX_WARNINGS)] | None = None
 
-    @field_validator("format")
-    @classmethod
-    def _known(cls, found: int) -> int:
-        if found != FORMAT:
-            raise ValueError(f"{FORMAT}, the only format that this version of higsfa reads")
-        return found
-
-    @field_validator("methods")
-    @classmethod
-    def _one_main(cls, methods: tuple[Method, ...]) -> tuple[Method, ...]:
-        if sum(method.role == "main" for method in methods) != 1:
-            raise ValueError("a list with exactly one method of role main")
-        return methods
-
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Metrics:
-        """The record of what an experiment found: numbers need not be finite, and classes may be too many to name."""
+        """The record of an experiment, whose numbers need not be finite, and classes may be too many to name."""
         known = plain(content)
         for label in known["labels"]:
             if len(label["classes"] or ()) > MAX_CLASSES:
@@ -272,7 +242,7 @@ class Metrics(Record):
         return next(method for method in self.methods if method.role == "main")
 
     def to_json(self) -> bytes:
-        """The file. One that grows too large for its readers goes without confusion matrices and names of classes."""
+        """The file; without confusion matrices and names of classes if it is too large for its readers."""
         content = self.plain()
         found = to_json(content)
         if len(found) > MAX_METRICS:
@@ -284,24 +254,15 @@ class Metrics(Record):
         return found
 
 
-def _as_long(values: Any, other: str, info: ValidationInfo) -> Any:
-    if other in info.data and len(values) != len(info.data[other]):
-        raise ValueError(f"a list as long as {other} ({len(info.data[other])})")
-    return values
-
-
-# ---------------------------------------------------------------------------------------------- writing
-
-
 def to_json(content: Any) -> bytes:
-    """JSON that every reader understands. Lists of numbers take one line."""
+    """JSON that every reader understands, with lists of numbers on one line."""
     text = json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False)
     lists = re.sub(r"\[\n([-+.\d\seEnul,]*)\]", lambda found: "[" + " ".join(found[1].split()) + "]", text)
     return (lists + "\n").encode("utf-8")
 
 
 def plain(value: Any) -> Any:
-    """Numbers that are not finite become null, and halves of characters, which names of files may hold, become "?"."""
+    """Numbers that are not finite become null; lone surrogates, which names of files may hold, become "?"."""
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -311,24 +272,25 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-# ---------------------------------------------------------------------------------------------- reading
+def guarded(text: str) -> str:
+    """A text for a table, quoted if a spreadsheet would take it for a formula, as one that begins with =.
+
+    Examples
+    --------
+    >>> [guarded(text) for text in ("=1+1", "-1.5", "@home", "home", "'tis")]
+    ["'=1+1", '-1.5', "'@home", 'home', "''tis"]
+    """
+    is_formula = text.startswith(("=", "+", "-", "@", "\t", "\r", "'")) and not _NUMBER.fullmatch(text)
+    return f"'{text}" if is_formula else text
+
+
+def unguarded(text: str) -> str:
+    return text.removeprefix("'")
+
 
 M = TypeVar("M", bound=BaseModel)
-_EXPECTED = {
-    "dict_type": "an object",
-    "finite_number": "a number",
-    "float_type": "a number",
-    "greater_than_equal": "at least {ge:g}",
-    "int_type": "a whole number",
-    "less_than_equal": "at most {le:g}",
-    "literal_error": "one of {expected}",
-    "model_type": "an object",
-    "string_type": "a text",
-    "string_unicode": "a text",
-    "too_long": "of at most {max_length:,} entries",
-    "tuple_type": "a list",
-    "value_error": "{error}",
-}
+_EXPECTED = {"dict_type": "an object", "model_type": "an object", "tuple_type": "a list"}
+_EXPECTED["too_long"] = "of at most {max_length:,} entries"
 
 
 def read_metrics(path: Path, *, max_text: int | None = None) -> Metrics:
@@ -338,7 +300,7 @@ def read_metrics(path: Path, *, max_text: int | None = None) -> Metrics:
 
 
 def checked(model: type[M], value: Any, file: str, context: Any = None) -> M:
-    """The record that a value of a JSON file stands for, or a `ReportError` that names the first wrong place."""
+    """A value of a JSON file as a record, or a `ReportError` that names the first wrong place."""
     try:
         return model.model_validate(value, context=context)
     except ValidationError as error:
@@ -347,8 +309,9 @@ def checked(model: type[M], value: Any, file: str, context: Any = None) -> M:
     place = place.removeprefix(".") or "the file"
     if first["type"] == "missing":
         raise ReportError(f"{file}: {place} is missing")
-    form, context = _EXPECTED.get(first["type"]), first.get("ctx", {})
-    expected = form.format(**context).replace("'", "").replace(" or ", ", ") if form else first["msg"]
+    expected = first["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    if first["type"] in _EXPECTED:
+        expected = _EXPECTED[first["type"]].format(**first.get("ctx", {}))
     kinds: dict[type, str] = {dict: "an object", list: "a list", type(None): "nothing"}
     found = kinds.get(type(first["input"]), repr(first["input"])[:80])
     raise ReportError(f"{file}: {place} must be {expected}, found {found}")
@@ -369,7 +332,7 @@ def read_json(path: str | os.PathLike[str], most: int) -> Any:
     name = Path(path).name
 
     def constant(text: str) -> NoReturn:
-        raise ReportError(f"{name} holds {text}, which is no JSON; write null instead")
+        raise ReportError(f"{name} holds {text}, which is not JSON; write null instead")
 
     def real(digits: str) -> float:
         return number if isfinite(number := float(digits)) else constant(digits[:20])
@@ -377,9 +340,7 @@ def read_json(path: str | os.PathLike[str], most: int) -> Any:
     text = read_text(path, most)
     try:
         return json.loads(text, parse_constant=constant, parse_float=real)
-    except RecursionError as error:
-        raise ReportError(f"{name} is nested too deeply") from error
     except ReportError:
         raise
-    except ValueError as error:
-        raise ReportError(f"{name} is no JSON: {str(error)[:200]}") from error
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"{name} is not JSON: {str(error)[:200]}") from error

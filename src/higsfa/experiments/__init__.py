@@ -8,8 +8,14 @@ True
 """
 
 from higsfa.experiments.config import Config
-from higsfa.experiments.reading import load_config, shipped_configs, with_paths, with_values
-from higsfa.experiments.reporting import ExperimentError, Progress
+from higsfa.experiments.interface import (
+    ExperimentError,
+    Progress,
+    load_config,
+    shipped_configs,
+    with_paths,
+    with_values,
+)
 from higsfa.experiments.run import train
 from higsfa.experiments.use import Run, compare
 

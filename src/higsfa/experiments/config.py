@@ -1,4 +1,4 @@
-"""What an experiment may say: the tables of its TOML file, their keys, defaults and limits.
+"""The tables of a config file: their keys, defaults and limits.
 
 Keys that are parameters of an estimator, a graph or a distortion are read off its signature, see `follows`.
 """
@@ -6,8 +6,10 @@ Keys that are parameters of an estimator, a graph or a distortion are read off i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import reduce
 from inspect import Parameter, signature
 from numbers import Integral
+from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -18,14 +20,9 @@ from higsfa import HiGSFA, LabelHead, Layer
 from higsfa.graphs import ClusteredGraph, GraphRecipe, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
 from higsfa.images import Distortion
 
-__all__ = ["RECIPES", "RENAMED", "USED", "Config", "DataTable", "LabelTable"]
-
-MAX_PIXELS = 2**34
-"""Most pixels of synthetic faces, which are held in memory."""
+MAX_PIXELS = 2**34  # most pixels of synthetic faces, which are held in memory
 RENAMED = {"memory": "memory_limit", "n_features": "n_used_features"}
-"""Old and new names of keys. A table that has the new one refuses the old one, and its message names the new one."""
-USED = next(iter(signature(LabelHead).parameters))
-"""The key for how many features an estimate uses: the first parameter of LabelHead."""
+"""Old and new names of keys, for files of earlier versions and for messages."""
 RECIPES: dict[str, type[GraphRecipe]] = {
     "serial": SerialGraph,
     "clustered": ClusteredGraph,
@@ -36,108 +33,89 @@ RECIPES: dict[str, type[GraphRecipe]] = {
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Side = Annotated[int, Field(ge=4, le=1024)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=1000)]
 Threshold = Annotated[float, Field(gt=0, le=4)]
 Copies = Annotated[int, Field(ge=1, le=1000)]
 Size = Annotated[int, Field(ge=1, le=4096)]
 Memory = Annotated[str, Field(pattern=r"^\s*\d+(\.\d+)?\s*[kKMGT]?i?B?\s*$")]
-NFeatures = Literal["cv"] | Count
-ByLabel = NFeatures | dict[Name, NFeatures]
-Skip = Literal["raise", "skip"]
+ByLabel = Literal["cv"] | Count | dict[Name, Literal["cv"] | Count]
 
 
 class Table(BaseModel):
     """A table of the file; keys that are not listed are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, arbitrary_types_allowed=False)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     def params(self, estimator: Callable[..., Any]) -> dict[str, Any]:
         """The keys that are parameters of an estimator, as its constructor takes them."""
-        found = {
-            name: getattr(self, name) for name in signature(estimator).parameters if name in type(self).model_fields
-        }
-        return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+        names = [name for name in signature(estimator).parameters if name in type(self).model_fields]
+        values = ((name, getattr(self, name)) for name in names)
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in values}
 
 
 T = TypeVar("T", bound=Table)
 
 
 def follows(
-    *estimators: Callable[..., Any],
-    types: dict[str, Any],
-    leave_out: Collection[str] = (),
-    defaults: dict[str, Any] | None = None,
-    optional: bool = False,
+    *estimators: Callable[..., Any], types: dict[str, Any], leave_out: Collection[str] = (), optional: bool = False
 ) -> Callable[[type[T]], type[T]]:
-    """Give a table the parameters of estimators as keys, beside those that the table declares itself.
+    """Give a table the parameters of estimators as keys, beside those that it declares itself.
 
-    The types of keys follow from the constraints of the estimators, or from their annotations, unless `types` has them.
-    Parameters that a file cannot say are left out. If keys are optional, they are None by default.
+    The type of a key follows from the constraints of the estimator, or from its annotations, unless `types` has it.
+    Optional keys are None by default.
     """
 
     def extended(table: type[T]) -> type[T]:
         fields: dict[str, Any] = {}
-        found = [(e, name, p.default) for e in estimators for name, p in signature(e).parameters.items()]
-        for estimator, name, default in found:
+        for estimator, name, given in [(e, *item) for e in estimators for item in signature(e).parameters.items()]:
             if name in leave_out or name in table.model_fields:
                 continue
             kind = types[name] if name in types else _type_of(estimator, name)
             if kind is None:
                 continue  # not a key; a test wants it in `types`, or left out by name
-            default = (defaults or {}).get(name, default)
-            if optional:
-                kind, default = kind | None, None
-            fields[name] = (kind, ... if default is Parameter.empty else default)
+            default = ... if given.default is Parameter.empty else given.default
+            fields[name] = (kind | None, None) if optional else (kind, default)
         return create_model(table.__name__, __base__=table, __doc__=table.__doc__, __module__=__name__, **fields)
 
     return extended
 
 
 def _type_of(estimator: Any, name: str) -> Any:
-    """The type of a key, from what scikit-learn checks a parameter by, with bounds; None if a file cannot say it."""
+    """The type of a key, with bounds, from scikit-learn's constraints; None if a file cannot hold it."""
     constraints = getattr(estimator, "_parameter_constraints", {}).get(name)
     if constraints is None:
-        return get_type_hints(estimator if not hasattr(estimator, "get_params") else estimator.__init__)[name]
-    options: Any = None
+        return get_type_hints(estimator.__init__ if hasattr(estimator, "get_params") else estimator)[name]
+    options: list[Any] = []
     for constraint in constraints:
         if isinstance(constraint, StrOptions):
-            option: Any = Literal[tuple(sorted(constraint.options))]
+            options.append(Literal[tuple(sorted(constraint.options))])
         elif isinstance(constraint, Interval):
-            option = _number(constraint)
+            options.append(_number(constraint))
         elif constraint is Integral:
-            option = Annotated[int, Field(ge=-1024, le=1024)]
+            options.append(Annotated[int, Field(ge=-1024, le=1024)])
         elif constraint in (str, "boolean"):
-            option = Text if constraint is str else bool
-        else:
-            continue
-        options = option if options is None else options | option
-    return options | None if options is not None and None in constraints else options
+            options.append(Text if constraint is str else bool)
+    if options and None in constraints:
+        options.append(None)
+    return reduce(or_, options) if options else None
 
 
 def _number(interval: Interval) -> Any:
     whole = interval.type is Integral
-    below = {"left": "ge", "both": "ge", "right": "gt", "neither": "gt"}[interval.closed]
-    above = {"right": "le", "both": "le", "left": "lt", "neither": "lt"}[interval.closed]
-    limits = {"ge": -1e6} if interval.left is None else {below: interval.left}
-    limits |= {"le": 10_000 if whole else 1e6} if interval.right is None else {above: interval.right}
+    low = "ge" if interval.closed in ("left", "both") else "gt"
+    high = "le" if interval.closed in ("right", "both") else "lt"
+    limits = {"ge": -1e6} if interval.left is None else {low: interval.left}
+    limits |= {"le": 10_000 if whole else 1e6} if interval.right is None else {high: interval.right}
     return Annotated[int if whole else float, Field(**limits, allow_inf_nan=None if whole else False)]
 
 
-# ---------------------------------------------------------------------------------------------- data
-
-
 class AnyData(Table):
-    """Keys of all kinds of data."""
-
     labels: list[Name] | None = Field(default=None, min_length=1, max_length=100)
     max_samples: Count | None = None
 
 
 class FacesData(AnyData):
-    """Synthetic faces, drawn on the spot."""
-
     kind: Literal["faces"]
     n_train: Count = 2000
     n_test: Count = 500
@@ -148,14 +126,10 @@ class FacesData(AnyData):
 
 
 class DigitsData(AnyData):
-    """The 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn."""
-
     kind: Literal["digits"]
 
 
 class ToyData(AnyData):
-    """The four toy signals of the paper's section on information loss."""
-
     kind: Literal["toy"]
     n_train: Count = 10_000
     n_test: Count = 5_000
@@ -163,8 +137,6 @@ class ToyData(AnyData):
 
 
 class NpzData(AnyData):
-    """Arrays in a .npz file."""
-
     kind: Literal["npz"]
     file: Path
     images: Name = "images"
@@ -176,44 +148,36 @@ class NpzData(AnyData):
     @model_validator(mode="after")
     def _white_is_above_black(self) -> NpzData:
         if self.pixel_range is not None and not -1e9 <= self.pixel_range[0] < self.pixel_range[1] <= 1e9:
-            raise ValueError(f"pixel_range = {self.pixel_range} must be the values of black and white, such as [0, 1]")
+            raise ValueError(f"pixel_range = {self.pixel_range} must be [black, white] within 1e9, such as [0, 1]")
         return self
 
 
 class FileData(AnyData):
-    """What all data sets of image files share."""
-
     folder: Path
-    size: Side = 96
+    size: Annotated[int, Field(ge=4, le=1024)] = 96
     normalise_contrast: bool = True
-    on_bad_file: Skip = "raise"
+    on_bad_file: Literal["raise", "skip"] = "raise"
 
 
 class Morph2Data(FileData):
-    """MORPH-II: a folder of photographs and its table."""
-
     kind: Literal["morph2"]
     csv: Path
     eyes: Path | None = None
 
 
 class NamedFilesData(FileData):
-    """Photographs whose names hold the labels: FG-NET, the folder with `images` and `points`, or UTKFace."""
+    """Pictures with labels in their names: UTKFace, or FG-NET (the folder with `images` and `points`)."""
 
     kind: Literal["fgnet", "utkface"]
 
 
 class FairfaceData(FileData):
-    """FairFace: a folder, and one table each for training and test."""
-
     kind: Literal["fairface"]
     csv: Path
     test_csv: Path | None = None
 
 
 class FolderData(FileData):
-    """Pictures of your own and a table with their labels."""
-
     kind: Literal["folder"]
     csv: Path
     path_column: Name = "file"
@@ -231,8 +195,6 @@ DataTable = Annotated[
 
 
 class LabelTable(Table):
-    """What a label means."""
-
     kind: Literal["auto", "numeric", "categorical"] = "auto"
     unit: Annotated[str, Field(max_length=50)] | None = None
     names: list[Name] | None = Field(default=None, min_length=1, max_length=1000)
@@ -253,9 +215,6 @@ class DistortionTable(Table):
 
     copies: Copies = 1
     supervised_copies: Copies = 1
-
-
-# ---------------------------------------------------------------------------------------------- learning
 
 
 @follows(
@@ -289,7 +248,7 @@ class GraphPart(Table):
 
 
 class GraphTable(Table):
-    """How labels become similarities: a sum of parts, or "auto"."""
+    """How labels become similarities: a sum of recipes, or "auto"."""
 
     parts: Literal["auto"] | list[GraphPart] = Field(default="auto", max_length=100)
 
@@ -304,28 +263,19 @@ class EveryLayerTable(Table):
     """Parameters of `higsfa.Layer` for all layers of the network."""
 
 
-Preset = Literal[
-    "pyramid",
-    "single",
-    "photographs",
-    "higsfa_g3",
-    "hgsfa_g3",
-    "higsfa_g3_hgsfa_parameters",
-    "higsfa_g1",
-    "higsfa_lopo",
-]
+PaperPreset = Literal["higsfa_g3", "hgsfa_g3", "higsfa_g3_hgsfa_parameters", "higsfa_g1", "higsfa_lopo"]
 
 
 @follows(
     HiGSFA,
-    # The graph and the shape come from other tables, the engine from an option; progress is shown by the run itself.
+    # Graph and shape come from other tables, the engine from an option; the run shows progress itself.
     leave_out=("graph", "input_shape", "engine", "verbose"),
-    types=dict.fromkeys(("memory", RENAMED["memory"]), Memory | None),
+    types={"memory_limit": Memory | None},
 )
 class NetworkTable(Table):
-    """The network that reduces the images to features; the other keys are parameters of `higsfa.HiGSFA`."""
+    """The network; the other keys are parameters of `higsfa.HiGSFA`."""
 
-    preset: Preset = "pyramid"
+    preset: Literal["pyramid", "single", "photographs", PaperPreset] = "pyramid"
     kind: Literal["HiGSFA", "HGSFA"] = "HiGSFA"
     n_components: Annotated[int, Field(ge=1, le=10_000)] = 60
     expansion: Text = "identity | power0.8"
@@ -339,23 +289,20 @@ class NetworkTable(Table):
 @follows(
     LabelHead,
     types={
-        USED: ByLabel,
         "cv": Annotated[int, Field(ge=2, le=1000)],
         "candidates": Annotated[list[Count], Field(min_length=1, max_length=1000)] | None,
     },
     leave_out=("regressor",),  # an object
-    defaults={USED: "cv"},
 )
 class HeadTable(Table):
     """The supervised step on top of the features, a `higsfa.LabelHead`."""
 
     n_classes: dict[Name, Annotated[int, Field(ge=2, le=10_000)]] = {}
     integer: list[Name] = []
+    n_used_features: ByLabel = "cv"
 
 
 class ProtocolTable(Table):
-    """Which samples are for training and which for testing."""
-
     kind: Literal["split", "random", "s1s2s3", "leave_persons_out", "cross_database"] = "split"
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
     repeats: Copies = 1
@@ -370,27 +317,20 @@ class ProtocolTable(Table):
 Method = Literal["hgsfa", "higsfa_hgsfa_parameters", "pca", "lda", "chance"]
 
 
-@follows(
-    LabelHead,
-    types={USED: dict[Method, ByLabel]},
-    leave_out=set(signature(LabelHead).parameters) - {USED},
-    defaults={USED: {}},
-)
 class ComparisonTable(Table):
-    """What to compare the network with; the key of `HeadTable` for the features that are used, by method."""
+    """What to compare the network with; `n_used_features` is that of [head], by method."""
 
     methods: list[Method] = ["chance"]
     sensitivity: list[Threshold] = Field(default=[], max_length=100)
+    n_used_features: dict[Method, ByLabel] = {}
 
 
 class OutputTable(Table):
-    """What is kept for figures."""
-
     examples: Annotated[int, Field(ge=0, le=16)] = 16
 
 
 class Config(Table):
-    """An experiment, with one attribute for each table of its file. Read one with `load_config`."""
+    """An experiment, with one attribute per table of its file. Read one with `load_config`."""
 
     title: Annotated[str, Field(min_length=1, max_length=200)]
     description: Annotated[str, Field(max_length=2000)] = ""
@@ -407,24 +347,28 @@ class Config(Table):
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
+        data, methods, preset = self.data, self.comparison.methods, self.network.preset
         if (self.test_data is not None) != (self.protocol.kind == "cross_database"):
-            raise ValueError('a table [test_data] goes with [protocol] kind = "cross_database", and only with it')
-        if "higsfa_hgsfa_parameters" in self.comparison.methods and self.network.preset != "higsfa_g3":
-            raise ValueError("comparison.methods: 'higsfa_hgsfa_parameters' is for network.preset = \"higsfa_g3\" only")
-        if "hgsfa" in self.comparison.methods and (self.network.kind == "HGSFA" or self.network.preset == "hgsfa_g3"):
+            raise ValueError('[test_data] and [protocol] kind = "cross_database" need each other; add or remove both')
+        if "higsfa_hgsfa_parameters" in methods and preset != "higsfa_g3":
+            raise ValueError("comparison.methods: 'higsfa_hgsfa_parameters' needs network.preset = \"higsfa_g3\"")
+        if "hgsfa" in methods and self.is_hgsfa:
             raise ValueError("comparison.methods: the network is HGSFA already; leave 'hgsfa' out")
-        data = self.data
         if isinstance(data, FacesData) and data.n_train % data.images_per_person:
-            raise ValueError("data.n_train must be a multiple of data.images_per_person, to keep persons in one set")
+            raise ValueError("data.n_train must be a multiple of data.images_per_person, so that no person is in both")
         if isinstance(data, FacesData) and (data.n_train + data.n_test) * data.size**2 > MAX_PIXELS:
-            raise ValueError(f"data: more than {MAX_PIXELS:,} pixels of faces are drawn; take fewer or smaller ones")
+            raise ValueError(f"data: more than {MAX_PIXELS:,} pixels of faces; draw fewer or smaller ones")
         return self
 
     @property
+    def is_hgsfa(self) -> bool:
+        return self.network.kind == "HGSFA" or self.network.preset == "hgsfa_g3"
+
+    @property
     def sees_edges(self) -> bool:
-        """Whether the network sees edges instead of pixels."""
+        """Whether the input of the network is edges instead of pixels."""
         return self.network.preset == "photographs" and self.network.layers is None
 
     def plain(self) -> dict[str, Any]:
-        """All values as dictionaries, lists, texts and numbers; what is None is left out."""
+        """All values but None, as JSON has them."""
         return self.model_dump(mode="json", exclude_none=True)

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import gen_batches
 
 from higsfa import datasets, sources
-from higsfa.datasets import read_folder
 from higsfa.datasets.readers import read_eyes
 from higsfa.experiments import config as tables
-from higsfa.experiments.config import FileData
-from higsfa.experiments.reporting import ExperimentError, in_one_line, named, noted
+from higsfa.experiments.interface import ExperimentError, in_one_line, named, noted
 from higsfa.images import FaceSampler, normalize_pose
 from higsfa.io.arrays import read_npz
 from higsfa.sources import ImageFiles, Source
 
-__all__ = ["FILES_RANGE", "Paths", "PixelRange", "PlainSampler", "Scaled", "face_sampler", "new_pictures"]
-
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-PixelRange = tuple[float, float]
-"""The values of black and of white."""
-FILES_RANGE: PixelRange = (0.0, 255.0)
-"""Of picture files once they are decoded."""
+PixelRange = tuple[float, float]  # the values of black and of white
+IsTest = NDArray[np.bool_] | None
+FILES_RANGE: PixelRange = (0.0, 255.0)  # of picture files once they are decoded
+USUAL_RANGES: tuple[PixelRange, ...] = ((0.0, 1.0), FILES_RANGE, (0.0, 65535.0))
 WHOLE: dict[str, Any] = {"pose_size": (256, 256), "square": None, "shift_up": 0.0}
 """Options of FaceSampler that take the largest centred square of a picture."""
+MAX_ARRAYS = 16 * 2**30  # most bytes of arrays in a .npz file of data
+BLOCK_VALUES = 2**22  # pixels read at once
 
 
-def face_sampler(table: FileData, paths: tuple[Path, ...], eyes: NDArray[np.float64] | None) -> FaceSampler:
+def face_sampler(table: tables.FileData, paths: tuple[Path, ...], eyes: NDArray[np.float64] | None) -> FaceSampler:
     """Faces aligned by their eyes; without eyes, the largest centred square of each picture."""
     if eyes is None:
         return FaceSampler(table.size, contrast=table.normalise_contrast, **WHOLE)
@@ -42,29 +40,12 @@ def face_sampler(table: FileData, paths: tuple[Path, ...], eyes: NDArray[np.floa
     return FaceSampler(table.size, eyes=places, contrast=table.normalise_contrast)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class PlainSampler:
-    """The largest centred part of a picture that has this shape (height, width), resized."""
-
-    shape: tuple[int, int]
-
-    def __call__(self, image: Any) -> NDArray[Any]:
-        return normalize_pose(image, size=self.shape)
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """What a sampler makes of a picture file, in the range of other samples: bytes where it is theirs, else float32."""
-
-    sampler: Any
-    pixel_range: PixelRange
-
-    def __call__(self, image: Any) -> NDArray[Any]:
-        grey = np.asarray(self.sampler(image))
-        if self.pixel_range != FILES_RANGE:
-            black, white = self.pixel_range
-            grey = np.float32(black) + grey.astype(np.float32) * np.float32((white - black) / 255)
+def scaled(image: Any, sampler: Any, pixel_range: PixelRange) -> NDArray[Any]:
+    """The picture of a sampler in another range of grey values: float32, unless it is that of bytes."""
+    grey, (black, white) = np.asarray(sampler(image)), pixel_range
+    if pixel_range == FILES_RANGE:
         return grey
+    return np.float32(black) + grey.astype(np.float32) * np.float32((white - black) / 255)
 
 
 def new_pictures(run: Any, shape: tuple[int, ...], paths: Paths, eyes: Any, cropped: bool) -> ImageFiles:
@@ -78,13 +59,14 @@ def new_pictures(run: Any, shape: tuple[int, ...], paths: Paths, eyes: Any, crop
         )
     if run.cropping != "eyes" and (places is not None or cropped):
         raise ExperimentError(
-            f"{run.name} was trained on pictures that were cut about their centre, and new ones are cut in the same "
-            "way; leave eyes and cropped out (--eyes, --cropped)"
+            f"{run.name} was trained on pictures cut about their centre, and new ones are cut in the same way; "
+            "leave out eyes and cropped (--eyes, --cropped)"
         )
     table = run.config.data
-    sampler = face_sampler(table, found, places) if isinstance(table, FileData) else PlainSampler((shape[0], shape[1]))
+    is_files = isinstance(table, tables.FileData)
+    sampler = face_sampler(table, found, places) if is_files else partial(normalize_pose, size=(shape[0], shape[1]))
     with in_one_line("the pictures cannot be read"):
-        return sources.images(found, Scaled(sampler, run.pixel_range))
+        return sources.images(found, partial(scaled, sampler=sampler, pixel_range=run.pixel_range))
 
 
 def _eyes(eyes: Any, found: tuple[Path, ...]) -> NDArray[np.float64]:
@@ -92,9 +74,8 @@ def _eyes(eyes: Any, found: tuple[Path, ...]) -> NDArray[np.float64]:
         if isinstance(eyes, str | os.PathLike):
             if not Path(eyes).exists():
                 raise FileNotFoundError(f"there is no table {eyes}")
-            places = read_eyes(eyes, found)
-        else:
-            places = np.asarray(eyes, dtype=np.float64)
+            eyes = read_eyes(eyes, found)
+        places = np.asarray(eyes, dtype=np.float64)
     if places.shape != (len(found), 2, 2):
         raise ExperimentError(f"eyes: shape ({len(found)}, 2, 2) for {len(found)} pictures, got {places.shape}")
     unknown = np.isnan(places).any(axis=(1, 2))
@@ -109,7 +90,7 @@ def _files(paths: Paths) -> tuple[Path, ...]:
     for path in given:
         if path.is_dir():
             with in_one_line(f"{path}"):
-                found += read_folder(path).paths
+                found += datasets.read_folder(path).paths
         elif path.is_file():
             found.append(path.absolute())
         else:
@@ -119,46 +100,23 @@ def _files(paths: Paths) -> tuple[Path, ...]:
     return tuple(found)
 
 
-USUAL_RANGES: tuple[PixelRange, ...] = ((0.0, 1.0), FILES_RANGE, (0.0, 65535.0))
-MAX_ARRAYS = 16 * 2**30
-"""Most bytes of arrays in a .npz file of data."""
-BLOCK_VALUES = 2**22
-"""Pixels read at once."""
-
-
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Samples and what is known about them: a data set, a part of it, or copies of a part.
-
-    Attributes
-    ----------
-    source : Source
-    labels : dict of arrays
-        One value per sample: in a data set all columns that it has, in a part the labels to learn.
-    name : str
-        Of the data set.
-    is_test : array of bool, or None
-        The data set's own split.
-    pixel_range : (black, white), or None
-        What grey values mean; None if samples are no images.
-    cropping : {"eyes", "centre"} or None
-        How picture files were cut: aligned by the eyes, or about the centre; None if samples are no picture files.
-    warnings : tuple of str
-    rows : array of int
-        The indices of the samples in their data set; 0, 1, ... by default.
-    groups : array of int
-        What cross-validation keeps together: persons where they are known, else samples.
-    """
+    """Samples and what is known about them: a data set, a part of it, or copies of a part."""
 
     source: Source
     labels: dict[str, NDArray[Any]]
-    name: str = ""
-    is_test: NDArray[np.bool_] | None = None
-    pixel_range: PixelRange | None = None
+    """One value per sample: in a data set all columns that it has, in a part the labels to learn."""
+    name: str = ""  # of the data set
+    is_test: IsTest = None  # the data set's own split
+    pixel_range: PixelRange | None = None  # what grey values mean; None if samples are not images
     cropping: str | None = None
+    """How picture files were cut: by the "eyes" or about the "centre"; None if samples are not picture files."""
     warnings: tuple[str, ...] = ()
     rows: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    """The indices of the samples in their data set; 0, 1, ... by default."""
     groups: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    """What cross-validation keeps together: persons if they are known, else samples."""
 
     def __post_init__(self) -> None:
         for name in ("rows", "groups"):
@@ -180,20 +138,11 @@ class Samples:
         )
 
 
-def blocks(source: Source) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """All samples of a source in order, some at a time."""
-    for where in gen_batches(len(source), max(1, BLOCK_VALUES // max(1, int(np.prod(source.shape))))):
-        yield where, source.take(np.arange(where.start, where.stop))
-
-
-# ---------------------------------------------------------------------------------------------- grey values
-
-
 def range_of(images: NDArray[Any]) -> tuple[PixelRange, bool]:
     """Black and white of an array of unknown range, and whether they are only its smallest and largest value.
 
-    Bytes go from 0 to 255. The range of other dtypes is the first of 0 to 1, 255 and 65,535 that holds the values.
-    They may overshoot it by half of it, as interpolation and noise do.
+    The range of bytes is 0 to 255, that of other dtypes the first of 0 to 1, 255 and 65,535 that holds the values.
+    They may exceed it by half of it, as after interpolation and noise.
     """
     if images.dtype == np.uint8:
         return FILES_RANGE, False
@@ -207,20 +156,19 @@ def range_of(images: NDArray[Any]) -> tuple[PixelRange, bool]:
 
 
 def unit_range(images: Any, pixel_range: PixelRange) -> NDArray[np.float32]:
-    """Grey values from 0 to 1."""
     black, white = pixel_range
     unit = (np.asarray(images, dtype=np.float64) - black) / (white - black)
     return np.clip(unit, 0, 1).astype(np.float32)
-
-
-# ---------------------------------------------------------------------------------------------- kinds of data
 
 
 def read_data(table: Any, *, n_jobs: int | None = None) -> Samples:
     """Read what a table [data] describes, with `n_jobs` threads."""
     with in_one_line(f"[data] kind = {table.kind!r}"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        data = READERS[table.kind](table, n_jobs)
+        if isinstance(table, tables.FileData):
+            data = _pictures(table, n_jobs)
+        else:
+            data = _npz(table) if isinstance(table, tables.NpzData) else _made(table, n_jobs)
         if len(data) == 0:
             raise ValueError("there are no samples; check the folder")
         if table.max_samples is not None and len(data) > table.max_samples:
@@ -229,29 +177,25 @@ def read_data(table: Any, *, n_jobs: int | None = None) -> Samples:
     return replace(data, rows=np.arange(len(data)), warnings=data.warnings + noted(caught))
 
 
-def _faces(table: tables.FacesData, n_jobs: int | None) -> Samples:
+def _made(table: Any, n_jobs: int | None) -> Samples:
+    """Data that need no files."""
+    if isinstance(table, tables.DigitsData):
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        images = sources.array((digits.images / 16).astype(np.float32))
+        return Samples(images, {"digit": digits.target}, "digits", pixel_range=(0.0, 1.0))
     n = table.n_train + table.n_test
-    images, labels = datasets.make_faces(
-        n, table.size, table.seed, images_per_person=table.images_per_person, races=tuple(table.races), n_jobs=n_jobs
-    )
-    return Samples(sources.array(images), dict(labels), "synthetic faces", np.arange(n) >= table.n_train, FILES_RANGE)
+    is_test = np.arange(n) >= table.n_train
+    if isinstance(table, tables.ToyData):
+        X, signals = datasets.make_toy(n, random_state=table.seed)
+        return Samples(sources.array(X), dict(signals), "toy signals", is_test)
+    people: Any = {"images_per_person": table.images_per_person, "races": tuple(table.races)}
+    images, labels = datasets.make_faces(n, table.size, table.seed, n_jobs=n_jobs, **people)
+    return Samples(sources.array(images), dict(labels), "synthetic faces", is_test, FILES_RANGE)
 
 
-def _digits(table: tables.DigitsData, n_jobs: int | None) -> Samples:
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    images = sources.array((digits.images / 16).astype(np.float32))
-    return Samples(images, {"digit": digits.target}, "digits", pixel_range=(0.0, 1.0))
-
-
-def _toy(table: tables.ToyData, n_jobs: int | None) -> Samples:
-    n = table.n_train + table.n_test
-    X, signals = datasets.make_toy(n, random_state=table.seed)
-    return Samples(sources.array(X), dict(signals), "toy signals", np.arange(n) >= table.n_train)
-
-
-def _npz(table: tables.NpzData, n_jobs: int | None) -> Samples:
+def _npz(table: tables.NpzData) -> Samples:
     if not table.file.is_file():
         raise FileNotFoundError(f"there is no file {table.file}; set data.file")
     if not table.labels:
@@ -283,17 +227,14 @@ def _pixel_range(table: tables.NpzData, images: NDArray[Any]) -> PixelRange | No
         return table.pixel_range[0], table.pixel_range[1]
     found, is_guess = range_of(images)
     if is_guess:
-        warnings.warn(
-            f"{table.file}: black and white are taken to be the smallest and the largest grey value, {found[0]:g} and "
-            f"{found[1]:g}; if they are not, set data.pixel_range = [black, white]",
-            UserWarning,
-            stacklevel=2,
-        )
+        text = "black and white are taken to be the smallest and the largest grey value"
+        way = "if they are not, set data.pixel_range = [black, white]"
+        warnings.warn(f"{table.file}: {text}, {found[0]:g} and {found[1]:g}; {way}", UserWarning, stacklevel=2)
     return found
 
 
 def _split(values: NDArray[Any], train: str, test: str, what: str) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Which samples are for testing, and which are for either."""
+    """Which samples are for testing, and which are used at all."""
     texts = np.array([str(value) for value in values.tolist()])
     for key, value in (("train", train), ("test", test)):
         if value not in texts:
@@ -302,17 +243,7 @@ def _split(values: NDArray[Any], train: str, test: str, what: str) -> tuple[NDAr
     return texts == test, np.flatnonzero((texts == train) | (texts == test))
 
 
-def _photographs(table: tables.FileData, n_jobs: int | None) -> Samples:
-    if isinstance(table, tables.Morph2Data):
-        found = datasets.read_morph2(table.folder, table.csv, eyes=table.eyes, on_missing=table.on_bad_file)
-    elif isinstance(table, tables.NamedFilesData) and table.kind == "fgnet":
-        found = datasets.read_fgnet(table.folder, on_malformed=table.on_bad_file)
-    else:
-        found = datasets.read_utkface(table.folder, on_malformed="skip")
-    return _pictures(table, found, n_jobs)
-
-
-def _fairface(table: tables.FairfaceData, n_jobs: int | None) -> Samples:
+def _fairface(table: tables.FairfaceData) -> tuple[datasets.ImageSet, IsTest]:
     files = [table.csv] + ([table.test_csv] if table.test_csv is not None else [])
     parts = [datasets.read_fairface(csv, table.folder, on_missing=table.on_bad_file) for csv in files]
     shared = [name for name in parts[0].labels if all(name in part.labels for part in parts)]
@@ -323,17 +254,13 @@ def _fairface(table: tables.FairfaceData, n_jobs: int | None) -> Samples:
         None,
         tuple(text for part in parts for text in part.skipped),
     )
-    is_test = np.repeat(np.arange(len(parts)) == 1, [len(part) for part in parts]) if len(parts) == 2 else None
-    return _pictures(table, whole, n_jobs, is_test)
+    return whole, None if len(parts) == 1 else np.arange(len(whole)) >= len(parts[0])
 
 
-def _folder(table: tables.FolderData, n_jobs: int | None) -> Samples:
+def _folder(table: tables.FolderData) -> tuple[datasets.ImageSet, IsTest]:
+    skip, eyes = table.on_bad_file, table.eye_columns
     found = datasets.read_folder(
-        table.folder,
-        table.csv,
-        path_column=table.path_column,
-        eye_columns=table.eye_columns,
-        on_missing=table.on_bad_file,
+        table.folder, table.csv, path_column=table.path_column, eye_columns=eyes, on_missing=skip
     )
     for key in ("person_column", "split_column"):
         column = getattr(table, key)
@@ -342,16 +269,24 @@ def _folder(table: tables.FolderData, n_jobs: int | None) -> Samples:
     if table.person_column is not None:
         found = replace(found, labels={**found.labels, "identity": found.labels[table.person_column]})
     if table.split_column is None:
-        return _pictures(table, found, n_jobs)
-    is_test, chosen = _split(
-        found.labels[table.split_column], table.train, table.test, f"column {table.split_column!r}"
-    )
-    return _pictures(table, found.subset(chosen), n_jobs, is_test[chosen])
+        return found, None
+    column = table.split_column
+    is_test, chosen = _split(found.labels[column], table.train, table.test, f"column {column!r}")
+    return found.subset(chosen), is_test[chosen]
 
 
-def _pictures(
-    table: tables.FileData, found: datasets.ImageSet, n_jobs: int | None, is_test: NDArray[np.bool_] | None = None
-) -> Samples:
+def _pictures(table: tables.FileData, n_jobs: int | None) -> Samples:
+    is_test = None
+    if isinstance(table, tables.FairfaceData):
+        found, is_test = _fairface(table)
+    elif isinstance(table, tables.FolderData):
+        found, is_test = _folder(table)
+    elif isinstance(table, tables.Morph2Data):
+        found = datasets.read_morph2(table.folder, table.csv, eyes=table.eyes, on_missing=table.on_bad_file)
+    elif isinstance(table, tables.NamedFilesData) and table.kind == "fgnet":
+        found = datasets.read_fgnet(table.folder, on_malformed=table.on_bad_file)
+    else:
+        found = datasets.read_utkface(table.folder, on_malformed="skip")
     if len(found) == 0:
         raise ValueError(f"there are no pictures in {table.folder}; check data.folder")
     sampler = face_sampler(table, found.paths, found.eyes)
@@ -370,14 +305,3 @@ def _pictures(
         "centre" if found.eyes is None else "eyes",
         tuple(f"left out: {note}" for note in notes),
     )
-
-
-READERS: dict[str, Callable[[Any, int | None], Samples]] = {
-    "faces": _faces,
-    "digits": _digits,
-    "toy": _toy,
-    "npz": _npz,
-    **dict.fromkeys(("morph2", "fgnet", "utkface"), _photographs),
-    "fairface": _fairface,
-    "folder": _folder,
-}

@@ -1,4 +1,4 @@
-"""The methods of an experiment and their features of one fold: the network, others to compare with, PCA, LDA."""
+"""The methods of an experiment and their features on one fold: the network, others to compare with, PCA, LDA."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,14 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from higsfa import HGSFA, HiGSFA, Layer, presets
 from higsfa.core.graph.labels import encode_classes, missing
 from higsfa.experiments.config import RECIPES, Config, GraphPart
-from higsfa.experiments.data import Samples, blocks
-from higsfa.experiments.reporting import Counted, ExperimentError, Log, in_one_line
+from higsfa.experiments.data import BLOCK_VALUES
+from higsfa.experiments.interface import Counted, ExperimentError, Log, in_one_line
 from higsfa.experiments.split import Label, Sets
 from higsfa.graphs import GraphRecipe, GraphSum
 from higsfa.sources import Source
-from higsfa.training.sources import evenly_spread
+from higsfa.training.sources import blocks, evenly_spread
 
-PCA_VALUES = 2**27
-"""Principal components are computed from as many images as have so many pixels together: 512 MiB."""
+PCA_VALUES = 2**27  # pixels, in all, of the images that principal components are computed from: 512 MiB
 NAMES = {
     "hgsfa": "HGSFA",
     "higsfa_hgsfa_parameters": "HiGSFA, HGSFA parameters",
@@ -36,7 +35,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Method:
-    """A method of an experiment; its key is for names of files."""
+    """A method of an experiment; its key is used in file names."""
 
     key: str
     name: str
@@ -52,25 +51,19 @@ class Method:
 
     @property
     def is_rebuilt(self) -> bool:
-        """Whether samples are rebuilt from its features."""
+        """Whether samples are reconstructed from its features."""
         return self.role in ("main", "comparison") and self.key != "lda"
 
 
 def methods_of(config: Config) -> list[Method]:
     """The methods of an experiment, the main one first."""
-    main = "HGSFA" if config.network.kind == "HGSFA" or config.network.preset == "hgsfa_g3" else "HiGSFA"
-    compared = [
-        Method(key, NAMES[key], "chance" if key == "chance" else "comparison")
-        for key in dict.fromkeys(config.comparison.methods)
-    ]
-    varied = [
-        Method(f"threshold-{value:g}", f"{main}, delta_threshold {value:g}", "sensitivity", value)
-        for value in dict.fromkeys(config.comparison.sensitivity)
-    ]
-    return [Method("main", main, "main"), *compared, *varied]
-
-
-# ---------------------------------------------------------------------------------------------- networks
+    methods = [Method("main", "HGSFA" if config.is_hgsfa else "HiGSFA", "main")]
+    for key in dict.fromkeys(config.comparison.methods):
+        methods.append(Method(key, NAMES[key], "chance" if key == "chance" else "comparison"))
+    for value in dict.fromkeys(config.comparison.sensitivity):
+        name = f"{methods[0].name}, delta_threshold {value:g}"
+        methods.append(Method(f"threshold-{value:g}", name, "sensitivity", value))
+    return methods
 
 
 def make_graph(config: Config, labels: list[Label]) -> GraphRecipe:
@@ -78,11 +71,11 @@ def make_graph(config: Config, labels: list[Label]) -> GraphRecipe:
     parts = config.graph.parts
     if isinstance(parts, str):
         parts = [GraphPart(kind="serial" if label.is_numeric else "clustered", label=label.name) for label in labels]
-    by_name = {label.name: label for label in labels}
+    is_numeric = {label.name: label.is_numeric for label in labels}
     for part in parts:
-        if part.label is not None and part.label not in by_name:
-            raise ExperimentError(f"[graph] parts: no label {part.label!r}; data.labels are {', '.join(by_name)}")
-        if part.kind in ("serial", "mixed", "window") and part.label and not by_name[part.label].is_numeric:
+        if part.label is not None and part.label not in is_numeric:
+            raise ExperimentError(f"[graph] parts: no label {part.label!r}; data.labels are {', '.join(is_numeric)}")
+        if part.kind in ("serial", "mixed", "window") and part.label and not is_numeric[part.label]:
             raise ExperimentError(
                 f"[graph] parts: a {part.kind} graph needs a numeric label and {part.label!r} is categorical; "
                 'use kind = "clustered"'
@@ -103,17 +96,16 @@ def make_network(
     delta_threshold: float | None = None,
     engine: str = "threads",
 ) -> Any:
-    """The network of an experiment for samples of this shape, or one to compare it with.
+    """The network for samples of this shape: "main", or "hgsfa" or "higsfa_hgsfa_parameters" to compare with.
 
-    `method` is "main", "hgsfa" or "higsfa_hgsfa_parameters". `delta_threshold` replaces that of the config, for layers
-    whose number of slow features is not fixed.
+    `delta_threshold` replaces that of the config, for layers whose number of slow features is not fixed.
     """
     table = config.network
     params = {**table.params(HiGSFA), "graph": make_graph(config, labels), "engine": engine}
     del params["layers"]
     with in_one_line("[network]"):
         if table.n_jobs == 0:
-            raise ValueError("n_jobs = 0 has no meaning: use 1 or more threads, or -1 for all cores")
+            raise ValueError("n_jobs = 0: use 1 or more threads, or -1 for all cores")
         network = _preset(config, shape, method, params)
         threshold = delta_threshold if delta_threshold is not None else table.delta_threshold
         for layer in network.layers:
@@ -127,56 +119,48 @@ def make_network(
 def _preset(config: Config, shape: tuple[int, ...], method: str, params: dict[str, Any]) -> Any:
     table = config.network
     kind = HGSFA if method == "hgsfa" or table.kind == "HGSFA" else HiGSFA
+    if table.layers is None and table.preset == "pyramid":
+        return presets.pyramid(shape, table.n_components, network=kind, **params)
+    if table.layers is None and table.preset not in ("single", "photographs"):
+        other = {"hgsfa": "hgsfa_g3", "higsfa_hgsfa_parameters": "higsfa_g3_hgsfa_parameters"}
+        return getattr(presets, other.get(method, table.preset))(shape, **params)
     if table.layers is not None:
         layers = [Layer(**layer.params(Layer)) for layer in table.layers]
-        return kind(layers, input_shape=shape, **params)
-    if table.preset == "single":
-        whole = Layer(tuple(shape), n_components=table.n_components, expansion=table.expansion)
-        return kind([whole], input_shape=shape, **params)
-    if table.preset == "pyramid":
-        return presets.pyramid(shape, table.n_components, network=kind, **params)
-    if table.preset == "photographs":
-        return kind(presets.photographs(shape).layers, input_shape=shape, **params)
-    preset = {"hgsfa": "hgsfa_g3", "higsfa_hgsfa_parameters": "higsfa_g3_hgsfa_parameters"}.get(method, table.preset)
-    return getattr(presets, preset)(shape, **params)
+    elif table.preset == "single":
+        layers = [Layer(tuple(shape), n_components=table.n_components, expansion=table.expansion)]
+    else:
+        layers = presets.photographs(shape).layers
+    return kind(layers, input_shape=shape, **params)
 
 
 def layer_records(network: Any) -> list[dict[str, Any]]:
-    """The rows `layers` of metrics.json."""
-    records = []
-    for number, layer in enumerate(network.layers_, 1):
+    """The field `layers` of metrics.json."""
+
+    def record(number: int, layer: Any) -> dict[str, Any]:
         slowest = layer.delta_values[:, :1]
         slowest = slowest[~np.isnan(slowest)]
-        records.append(
-            {
-                "layer": number,
-                "nodes": int(np.prod(layer.shape)),
-                "expanded": int(layer.n_expanded),
-                "n_components": int(layer.trained.plan.n_components),
-                "mean_n_slow": float(layer.n_slow.mean()),
-                "mean_delta_1": float(slowest.mean()) if len(slowest) else None,
-                "min_delta_1": float(slowest.min()) if len(slowest) else None,
-            }
-        )
-    return records
+        return {
+            "layer": number,
+            "nodes": int(np.prod(layer.shape)),
+            "expanded": int(layer.n_expanded),
+            "n_components": int(layer.trained.plan.n_components),
+            "mean_n_slow": float(layer.n_slow.mean()),
+            "mean_delta_1": float(slowest.mean()) if len(slowest) else None,
+            "min_delta_1": float(slowest.min()) if len(slowest) else None,
+        }
+
+    return [record(number, layer) for number, layer in enumerate(network.layers_, 1)]
 
 
-# ---------------------------------------------------------------------------------------------- features
-
-
-@dataclass(frozen=True, eq=False)
-class Features:
-    """Features of the supervised and the test set for some labels: all of them, except for LDA."""
+class Features(NamedTuple):
+    """Features of the supervised and the test set, for some labels: for all, except with LDA."""
 
     labels: list[Label]
     supervised: NDArray[Any]
     test: NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Extracted:
-    """What a method made of a fold."""
-
+class Extracted(NamedTuple):
     features: list[Features]
     network: Any
     seconds: dict[str, float]
@@ -188,35 +172,28 @@ def extract(
     """Train a method (any but chance) on a fold, and compute features with it; `what` names both in messages."""
     if method.network is None:
         return _linear(method, config, labels, sets, log, what)
-    shape, threshold = sets.network.source.shape, method.delta_threshold
-    network = make_network(config, labels, shape, method.network, delta_threshold=threshold, engine=engine)
-    fitting = _fit(network, sets.network, checkpoint, log, what)
-    network.set_params(engine="threads")
+    start, source, n = time.perf_counter(), sets.network.source, len(sets.network)
+    network = make_network(
+        config, labels, source.shape, method.network, delta_threshold=method.delta_threshold, engine=engine
+    )
     with in_one_line(what):
+        steps = network.estimate_cost(n, input_shape=source.shape).passes * n
+        log.stage(f"{what}: train on {n:,} samples", steps)
+        # A progress bar cannot travel to the workers of a cluster.
+        counted = source if engine == "dask" else Counted(source, log.progress, steps)
+        network.fit(counted, sets.network.labels, checkpoint=checkpoint).set_params(engine="threads")
+        fitted = time.perf_counter()
         log.stage(f"{what}: features of {len(sets.supervised):,} training samples")
         supervised = network.transform(sets.supervised.source)
         log.stage(f"{what}: features of {len(sets.test):,} test samples")
-        start = time.perf_counter()
+        testing = time.perf_counter()
         test = network.transform(sets.test.source)
-    seconds = {"fit": fitting, "transform": time.perf_counter() - start}
+    seconds = {"fit": fitted - start, "transform": time.perf_counter() - testing}
     return Extracted([Features(labels, supervised, test)], network, seconds)
 
 
-def _fit(network: Any, samples: Samples, checkpoint: Path, log: Log, what: str) -> float:
-    """Train; returns the seconds it took."""
-    start = time.perf_counter()
-    with in_one_line(what):
-        steps = network.estimate_cost(len(samples), input_shape=samples.source.shape).passes * len(samples)
-        log.stage(f"{what}: train on {len(samples):,} samples", steps)
-        # A progress bar cannot travel to the workers of a cluster.
-        source = samples.source if network.engine == "dask" else Counted(samples.source, log.progress, steps)
-        network.fit(source, samples.labels, checkpoint=checkpoint)
-    return time.perf_counter() - start
-
-
 def _linear(method: Method, config: Config, labels: list[Label], sets: Sets, log: Log, what: str) -> Extracted:
-    start = time.perf_counter()
-    source = sets.network.source
+    start, source = time.perf_counter(), sets.network.source
     n_pixels = int(np.prod(source.shape))
     rows = evenly_spread(len(source), max(2, PCA_VALUES // n_pixels))
     log.stage(f"{what}: principal components of {len(rows):,} samples")
@@ -238,21 +215,24 @@ def _linear(method: Method, config: Config, labels: list[Label], sets: Sets, log
 
 def _projected(pca: PCA, source: Source) -> NDArray[Any]:
     out = np.empty((len(source), pca.n_components_), dtype=np.float32)
-    for where, rows in blocks(source):
+    for where, rows in blocks(source, BLOCK_VALUES):
         out[where] = pca.transform(rows.reshape(len(rows), -1).astype(np.float32))
     return out
 
 
+def n_classes(values: NDArray[Any]) -> int:
+    """The number of classes that a numeric label is cut into."""
+    return int(np.clip((~missing(values)).sum() // 20, 2, 39))
+
+
 def _discriminants(Y: NDArray[Any], values: NDArray[Any], label: Label) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """The map to linear discriminants of a label; a numeric one is cut into up to 39 classes of equal size."""
+    """The map to linear discriminants of a label; a numeric one is cut into classes of equal size."""
     known = ~missing(values)
-    present = values[known]
     if label.is_numeric:
-        n_classes = int(np.clip(len(present) // 20, 2, 39))
-        edges = np.unique(np.quantile(present, np.linspace(0, 1, n_classes + 1)[1:-1]))
-        codes = np.searchsorted(edges, present, side="right")
+        edges = np.quantile(values[known], np.linspace(0, 1, n_classes(values) + 1)[1:-1])
+        codes = np.searchsorted(np.unique(edges), values[known], side="right")
     else:
-        codes, _ = encode_classes(present)
+        codes, _ = encode_classes(values[known])
     deviation = Y[known].std(axis=0)
     varies = deviation > 1e-6 * deviation.max()
     lda = LinearDiscriminantAnalysis().fit(Y[known][:, varies], codes)

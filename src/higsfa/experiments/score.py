@@ -1,10 +1,11 @@
-"""How good a method is: labels estimated from its features, scores, reconstructions, and the files for them."""
+"""How good a method is: labels estimated from its features, scores, reconstructions, and the results of a run."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -18,126 +19,110 @@ from sklearn.metrics import confusion_matrix
 from higsfa import LabelHead, metrics
 from higsfa.core.graph.labels import missing
 from higsfa.evaluation.schema import MAX_CONFUSED
-from higsfa.experiments.config import USED, Config
-from higsfa.experiments.data import Samples, blocks, unit_range
-from higsfa.experiments.methods import Features, Method
-from higsfa.experiments.reporting import in_one_line
+from higsfa.experiments.config import Config
+from higsfa.experiments.data import BLOCK_VALUES, Samples, unit_range
+from higsfa.experiments.interface import in_one_line
+from higsfa.experiments.methods import Features, Method, n_classes
 from higsfa.experiments.split import Experiment, Label, Sets
 from higsfa.io import open_regular, read_regular, write_atomically
 from higsfa.metrics import ReconstructionSums
 from higsfa.reconstruction import LinearReconstruction
 from higsfa.sources import Source
-from higsfa.training.sources import evenly_spread
+from higsfa.training.sources import blocks, evenly_spread
 
 DECODER = "decoder.safetensors"
-"""The linear map from features to pixels: the arrays below, and `model`, the SHA-256 of the model they belong to."""
+"""The linear map from features to pixels: these arrays, and `model`, the SHA-256 of the model they belong to."""
 ARRAYS = ("components", "intercept", "mean", "feature_mean", "feature_scale")
 MOST_TRAIN, MOST_TEST = 20_000, 5_000
 """Samples that reconstructions are learned from, and that their errors are measured on."""
+N_FEATURE_ROWS, N_FEATURES = 2000, 20  # test samples, and features of them, that are kept for figures
 N_DELTAS = 10
-LABEL_BINS = 20
-"""Bins of a numeric label that has too many or too few whole numbers for one bin each."""
-
-
-@dataclass(frozen=True, eq=False)
-class Estimates:
-    """Estimates of labels for the test samples; probabilities (of the estimated class) for categorical ones."""
-
-    values: dict[str, NDArray[Any]]
-    probabilities: dict[str, NDArray[np.float64]]
+LABEL_BINS = 20  # bins of a numeric label, if it has too many or too few whole numbers for one bin each
+Columns = dict[str, NDArray[Any]]
+Result = tuple[dict[str, Any], Columns]  # what a method made of a fold: numbers for metrics.json, and arrays
+Results = dict[str, list[Result]]  # by method, fold by fold
 
 
 def fit_head(config: Config, features: Features, samples: Samples, n_features: Any) -> LabelHead:
-    """Train the supervised step on samples, those of `features.supervised`.
-
-    `n_features` is a number, "cv", or a dict of these by label; labels that it leaves out get "cv".
-    """
-    names = [label.name for label in features.labels]
-    given = n_features if isinstance(n_features, Mapping) else dict.fromkeys(names, n_features)
-    # Naming the number of classes is what makes LabelHead treat a label as numeric.
-    n_classes = {}
-    for label in features.labels:
-        if label.is_numeric:
-            n_known = int((~missing(samples.labels[label.name])).sum())
-            n_classes[label.name] = config.head.n_classes.get(label.name, int(np.clip(n_known // 20, 2, 39)))
+    """Train the supervised step; `n_features` is a number, "cv", or a dict of these by label ("cv" by default)."""
+    labels = {label.name: samples.labels[label.name] for label in features.labels}
+    given = n_features if isinstance(n_features, Mapping) else dict.fromkeys(labels, n_features)
+    # LabelHead treats a label as numeric if it is given the number of classes.
+    usual = {label.name: n_classes(labels[label.name]) for label in features.labels if label.is_numeric}
     params = config.head.params(LabelHead) | {
-        USED: {name: given.get(name, "cv") for name in names},
-        "n_classes": n_classes,
-        "integer": {name: name in config.head.integer for name in names},
+        "n_used_features": {name: given.get(name, "cv") for name in labels},
+        "n_classes": {name: config.head.n_classes.get(name, n) for name, n in usual.items()},
+        "integer": {name: name in config.head.integer for name in labels},
     }
-    head = LabelHead(**params)
     with in_one_line("[head]"):
-        labels = {name: samples.labels[name] for name in names}
-        return head.fit(features.supervised, labels, groups=samples.groups)
+        return LabelHead(**params).fit(features.supervised, labels, groups=samples.groups)
 
 
-def estimate(head: LabelHead, labels: list[Label], Y: NDArray[Any]) -> Estimates:
-    """Estimates of a fitted head."""
+def estimate(head: LabelHead, labels: list[Label], Y: NDArray[Any]) -> Columns:
+    """Estimates of labels; for categorical ones also the probability of the estimated class."""
     values = head.predict(Y)
-    probabilities = {
-        label.name: head.predict_proba(Y, label.name).max(axis=1) for label in labels if not label.is_numeric
-    }
-    return Estimates({label.name: np.asarray(values[label.name]) for label in labels}, probabilities)
-
-
-def chance_estimates(labels: list[Label], true: Mapping[str, NDArray[Any]]) -> Estimates:
-    """The best constant: the median, or the most frequent class."""
-    values = {}
+    columns = {f"estimate {label.name}": np.asarray(values[label.name]) for label in labels}
     for label in labels:
-        column = true[label.name]
-        known = column[~missing(column)]
+        if not label.is_numeric:
+            columns[f"probability {label.name}"] = head.predict_proba(Y, label.name).max(axis=1)
+    return columns
+
+
+def chance_estimates(labels: list[Label], true: Columns) -> Columns:
+    """The best constant: the median, or the most frequent class."""
+    columns = {}
+    for label in labels:
+        known = true[label.name][~missing(true[label.name])]
         if label.is_numeric:
-            values[label.name] = np.full(len(column), np.median(known))
+            best = np.median(known)
         else:
             classes, counts = np.unique(known.astype(str), return_counts=True)
-            values[label.name] = np.full(len(column), classes[np.argmax(counts)], dtype=object)
-    return Estimates(values, {})
+            best = classes[np.argmax(counts)]
+        columns[f"estimate {label.name}"] = np.full(len(true[label.name]), best)
+    return columns
 
 
-def truth(config: Config, labels: list[Label], samples: Samples) -> dict[str, NDArray[Any]]:
+def truth(config: Config, labels: list[Label], samples: Samples) -> Columns:
     """True labels to score by: the integer part where estimates are integers."""
     columns = {label.name: samples.labels[label.name] for label in labels}
     return {name: np.floor(column) if name in config.head.integer else column for name, column in columns.items()}
 
 
 def scores(
-    labels: list[Label], true: Mapping[str, NDArray[Any]], estimates: Estimates, *, chance: bool = False
+    labels: list[Label], true: Columns, estimates: Columns, *, chance: bool = False
 ) -> dict[str, dict[str, float]]:
     """Scores of one fold, by label: mae and rmse, or rate."""
     out: dict[str, dict[str, float]] = {}
     for label in labels:
-        column, estimated = true[label.name], estimates.values[label.name]
+        pair = true[label.name], estimates[f"estimate {label.name}"]
         if not label.is_numeric:
-            out[label.name] = {"rate": metrics.classification_rate(column, estimated)}
+            out[label.name] = {"rate": metrics.classification_rate(*pair)}
             continue
-        # The best constant is another one for the squared error.
-        rmse = metrics.chance_level(column, "rmse") if chance else metrics.root_mean_squared_error(column, estimated)
-        out[label.name] = {"mae": metrics.mean_absolute_error(column, estimated), "rmse": rmse}
+        # For the squared error, another constant is the best one.
+        rmse = metrics.chance_level(pair[0], "rmse") if chance else metrics.root_mean_squared_error(*pair)
+        out[label.name] = {"mae": metrics.mean_absolute_error(*pair), "rmse": rmse}
     return out
-
-
-def over_folds(values: list[float]) -> dict[str, Any]:
-    """A score as metrics.json has it."""
-    mean, error = metrics.mean_and_standard_error(values)
-    return {"mean": mean, "se": None if np.isnan(error) else error, "values": [float(value) for value in values]}
 
 
 def pooled_scores(
     label: Label, by_fold: list[dict[str, float]], true: NDArray[Any], estimated: NDArray[Any], classes: list[str]
 ) -> dict[str, Any]:
-    """All scores of a label: means over folds, and curves or counts over the test samples of all folds.
-
-    The confusion of very many classes is None: it grows with their square, and cannot be read.
-    """
-    out: dict[str, Any] = {name: over_folds([fold[name] for fold in by_fold]) for name in by_fold[0]}
-    if not label.is_numeric and len(classes) > MAX_CONFUSED:
-        return {**out, "confusion": None}
+    """All scores of a label: means over folds, and curves or counts over the test samples of all folds."""
+    out: dict[str, Any] = {}
+    for name in by_fold[0]:
+        values = [float(fold[name]) for fold in by_fold]
+        mean, error = metrics.mean_and_standard_error(values)
+        out[name] = {"mean": mean, "se": None if np.isnan(error) else error, "values": values}
     if not label.is_numeric:
-        known = ~missing(true)
-        counts = confusion_matrix(true[known].astype(str), estimated[known].astype(str), labels=classes)
-        return {**out, "confusion": counts.tolist()}
+        counts = None
+        if len(classes) <= MAX_CONFUSED:  # a larger matrix cannot be read
+            known = ~missing(true)
+            counts = confusion_matrix(true[known].astype(str), estimated[known].astype(str), labels=classes).tolist()
+        return {**out, "confusion": counts}
     known = true[~np.isnan(true)]
-    thresholds = _thresholds(label, known)
+    thresholds = [float(value) for value in metrics.PAPER_THRESHOLDS]
+    if label.unit != "years":
+        thresholds = [float(f"{step * known.std() / 10:.4g}") for step in range(21)]
     reached = metrics.cumulative_score(true, estimated, thresholds)
     width = float(np.ptp(known))
     curve = metrics.error_by_label(true, estimated, None if 5 <= width <= 200 else LABEL_BINS if width else None)
@@ -148,15 +133,8 @@ def pooled_scores(
     }
 
 
-def _thresholds(label: Label, known: NDArray[np.float64]) -> list[float]:
-    """Those of the paper for years, else steps of a tenth of the standard deviation."""
-    if label.unit == "years":
-        return [float(value) for value in metrics.PAPER_THRESHOLDS]
-    return [float(f"{step * known.std() / 10:.4g}") for step in range(21)]
-
-
-def classes_of(label: Label, columns: list[NDArray[Any]]) -> list[str]:
-    """All classes that occur, in order; numbers in the order of numbers."""
+def classes_of(columns: list[NDArray[Any]]) -> list[str]:
+    """All classes that occur, in order: that of numbers if they are numbers."""
     found = {value for column in columns for value in column[~missing(column)].tolist()}
     try:
         return sorted(found, key=float)
@@ -164,44 +142,29 @@ def classes_of(label: Label, columns: list[NDArray[Any]]) -> list[str]:
         return sorted(found)
 
 
-def delta_order(config: Config, labels: list[Label]) -> Label | None:
-    """The label in whose order slowness is measured, or None for the order of time."""
+def delta_record(config: Config, labels: list[Label], features: list[Features], sets: Sets) -> dict[str, Any] | None:
+    """Delta values of the first features in training and test samples, in the order of a label, or of time."""
     parts = config.graph.parts
-    if not isinstance(parts, str) and all(part.kind == "sequence" for part in parts):
+    in_time = not isinstance(parts, str) and all(part.kind == "sequence" for part in parts)
+    order = next((label for label in labels if label.is_numeric), labels[0])
+    found = next((part for part in features if in_time or order in part.labels), None)
+    if found is None:
         return None
-    return next((label for label in labels if label.is_numeric), labels[0])
-
-
-def delta_record(
-    order: Label | None, features: list[Features], supervised: Samples, test: Samples
-) -> dict[str, Any] | None:
-    """Delta values of the first features, in training and test samples."""
-    part = next((part for part in features if order is None or order in part.labels), None)
-    if part is None:
-        return None
-    out: dict[str, Any] = {"label": "time" if order is None else order.name}
-    for key, Y, samples in (("train", part.supervised, supervised), ("test", part.test, test)):
-        values = np.arange(len(samples)) if order is None else _in_order(order, samples)
+    out: dict[str, Any] = {"label": "time" if in_time else order.name}
+    for key, Y, samples in (("train", found.supervised, sets.supervised), ("test", found.test, sets.test)):
+        values: NDArray[Any] = np.arange(len(samples)) if in_time else samples.labels[order.name]
+        if not in_time and not order.is_numeric:
+            number = {name: float(i) for i, name in enumerate(classes_of([values]))}
+            values = np.array([number.get(value, np.nan) for value in values.tolist()])
         deltas = metrics.label_ordered_delta(Y[:, :N_DELTAS], values)
         out[key] = [None if np.isnan(value) else float(value) for value in deltas]
     return out
 
 
-def _in_order(order: Label, samples: Samples) -> NDArray[np.float64]:
-    column = samples.labels[order.name]
-    if order.is_numeric:
-        return column
-    number = {name: float(i) for i, name in enumerate(classes_of(order, [column]))}
-    return np.array([np.nan if value is None else number[value] for value in column.tolist()])
-
-
-# ---------------------------------------------------------------------------------------------- reconstructions
-
-
 def rebuild(
     network: Any, features: Features, sets: Sets, n_examples: int
-) -> tuple[LinearReconstruction, dict[str, float | None], NDArray[np.float32] | None]:
-    """The global linear map, normalised errors on test samples, and its first reconstructions (None if no images)."""
+) -> tuple[LinearReconstruction, dict[str, float | None], Columns]:
+    """The global linear map, normalised errors on test samples, and reconstructions of examples, if they are images."""
     rows = evenly_spread(len(sets.supervised), MOST_TRAIN)
     linear = LinearReconstruction().fit(features.supervised[rows], sets.supervised.source[rows])
     tested = evenly_spread(len(sets.test), MOST_TEST)
@@ -211,39 +174,35 @@ def rebuild(
         "top_down": None if network is None else _error(network.inverse_transform, source, Y),
     }
     if not n_examples or sets.test.pixel_range is None:
-        return linear, errors, None
-    chosen = evenly_spread(len(sets.test), n_examples)
-    shown = linear.predict(features.test[chosen]).reshape(len(chosen), *source.shape)
-    return linear, errors, unit_range(shown, sets.test.pixel_range)
+        return linear, errors, {}
+    shown = linear.predict(features.test[evenly_spread(len(sets.test), n_examples)])
+    return linear, errors, {"rebuilt": unit_range(shown.reshape(-1, *source.shape), sets.test.pixel_range)}
 
 
 def _error(inverse: Any, source: Source, Y: NDArray[Any]) -> float | None:
-    total = None
-    for where, images in blocks(source):
-        part = ReconstructionSums.of(images, inverse(Y[where]))
-        total = part if total is None else total + part
-    if total is None or total.scatter == 0:
-        return None
-    error = total.error()
+    parts = (ReconstructionSums.of(images, inverse(Y[where])) for where, images in blocks(source, BLOCK_VALUES))
+    total = reduce(add, parts)
+    error = total.error() if total.scatter else np.nan
     return float(error) if np.isfinite(error) else None
 
 
-def example_images(sets: Sets, n_examples: int) -> NDArray[np.float32] | None:
-    """Test images as the network sees them; None if samples are no images."""
-    if not n_examples or sets.test.pixel_range is None:
-        return None
-    rows = evenly_spread(len(sets.test), n_examples)
-    return unit_range(sets.test.source.take(rows), sets.test.pixel_range)
+def figures(features: Features, sets: Sets, n_examples: int) -> Columns:
+    """Features of some test samples, and some test images as the network sees them."""
+    rows = evenly_spread(len(sets.test), N_FEATURE_ROWS)
+    arrays: Columns = {"rows": rows, "features": features.test[rows, :N_FEATURES].astype(np.float32)}
+    if n_examples and sets.test.pixel_range is not None:
+        images = sets.test.source.take(evenly_spread(len(sets.test), n_examples))
+        arrays["images"] = unit_range(images, sets.test.pixel_range)
+    return arrays
 
 
 def write_decoder(folder: Path, decoder: LinearReconstruction) -> None:
-    """Keep a decoder beside the model in the folder that it belongs to."""
     arrays = {name: np.ascontiguousarray(getattr(decoder, f"{name}_"), dtype=np.float64) for name in ARRAYS}
     write_atomically(folder / DECODER, save_tensors({**arrays, "model": _hash(folder)}))
 
 
 def read_decoder(folder: Path, n_features: int, shape: tuple[int, ...]) -> LinearReconstruction | None:
-    """The decoder in a folder; None if there is none, or one of another model, or a damaged one."""
+    """The decoder in a folder; None if it is missing, damaged, or that of another model."""
     k, n_pixels = n_features, int(np.prod(shape))
     shapes = dict(zip(ARRAYS, ((k, n_pixels), (n_pixels,), (n_pixels,), (k,), (k,)), strict=True))
     try:
@@ -268,65 +227,40 @@ def _hash(folder: Path) -> NDArray[np.uint8]:
         return np.frombuffer(hashlib.file_digest(file, "sha256").digest(), dtype=np.uint8)
 
 
-# ---------------------------------------------------------------------------------------------- the files of a run
-
-Result = tuple[dict[str, Any], dict[str, NDArray[Any]]]
-"""What a method made of a fold: numbers for metrics.json, and arrays."""
-Results = dict[str, list[Result]]
-"""By method, and fold by fold."""
-
-
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """The contents of the files of a run."""
-
-    metrics: dict[str, Any]
-    predictions: dict[str, NDArray[Any]]
-    examples: dict[str, NDArray[Any]]
-
-
-def gather(config: Config, experiment: Experiment, methods: list[Method], results: Results) -> Gathered:
-    """Put results together."""
-    by_fold = [truth(config, experiment.scored, fold.test) for fold in experiment.folds]
-    true = {label.name: np.concatenate([fold[label.name] for fold in by_fold]) for label in experiment.scored}
-    classes = {label.name: _classes(experiment, label) for label in experiment.scored if not label.is_numeric}
+def gather(
+    config: Config, experiment: Experiment, methods: list[Method], results: Results
+) -> tuple[dict[str, Any], Columns, Columns]:
+    """The contents of metrics.json, predictions.csv and examples.npz."""
+    folds, scored, data = experiment.folds, experiment.scored, experiment.data
+    by_fold = [truth(config, scored, fold.test) for fold in folds]
+    true = {label.name: np.concatenate([fold[label.name] for fold in by_fold]) for label in scored}
+    parts = [part.labels for fold in folds for part in (fold.train, fold.test)]
+    classes = {label.name: classes_of([part[label.name] for part in parts]) for label in scored if not label.is_numeric}
     shown = [method for method in methods if method.role != "sensitivity"]
     varied = [method for method in methods if method.role == "sensitivity"]
     metrics = {
-        "data": _data_record(config, experiment),
-        "labels": [label.record(classes.get(label.name)) for label in experiment.scored],
-        "n_folds": len(experiment.folds),
-        "methods": [_method(method, experiment.scored, results[method.key], true, classes) for method in shown],
+        "data": {  # of the last fold, without copies
+            "name": experiment.name,
+            "n_train": len(folds[-1].train),
+            "n_supervised": len(folds[-1].train),
+            "n_test": len(folds[-1].test),
+            "image_shape": None if data.pixel_range is None else list(data.source.shape),
+            "pixel_range": None if data.pixel_range is None else list(data.pixel_range),
+            "cropping": data.cropping,
+            "copies": 1 if config.distortion is None else config.distortion.copies,
+        },
+        "labels": [label.record(classes.get(label.name)) for label in scored],
+        "n_folds": len(folds),
+        "methods": [_method(method, scored, results[method.key], true, classes) for method in shown],
         "layers": results["main"][-1][0]["layers"],
-        "sensitivity": [_varied(method, experiment.scored, results[method.key]) for method in varied] or None,
+        "sensitivity": [_varied(method, scored, results[method.key]) for method in varied] or None,
         "warnings": list(experiment.warnings),
     }
-    return Gathered(metrics, _predictions(experiment, results["main"], true), _examples(experiment, shown, results))
-
-
-def _classes(experiment: Experiment, label: Label) -> list[str]:
-    columns = [part.labels[label.name] for fold in experiment.folds for part in (fold.train, fold.test)]
-    return classes_of(label, columns)
-
-
-def _data_record(config: Config, experiment: Experiment) -> dict[str, Any]:
-    """Sizes of the last fold, without copies."""
-    fold = experiment.folds[-1]
-    shape = list(experiment.data.source.shape)
-    return {
-        "name": experiment.name,
-        "n_train": len(fold.train),
-        "n_supervised": len(fold.train),
-        "n_test": len(fold.test),
-        "image_shape": None if experiment.pixel_range is None else shape,
-        "pixel_range": None if experiment.pixel_range is None else list(experiment.pixel_range),
-        "cropping": experiment.data.cropping,
-        "copies": 1 if config.distortion is None else config.distortion.copies,
-    }
+    return metrics, _predictions(experiment, results["main"], true), _examples(experiment, shown, results)
 
 
 def _method(
-    method: Method, labels: list[Label], results: Any, true: dict[str, NDArray[Any]], classes: dict[str, list[str]]
+    method: Method, labels: list[Label], results: list[Result], true: Columns, classes: dict[str, list[str]]
 ) -> dict[str, Any]:
     records = [record for record, _ in results]
     by_label = {}
@@ -338,29 +272,24 @@ def _method(
         "name": method.name,
         "role": method.role,
         "n_features": records[-1].get("n_features"),
-        "seconds": _mean([record.get("seconds") for record in records]),
         "labels": by_label,
-        "delta": _mean([record.get("delta") for record in records]),
-        "reconstruction_error": _mean([record.get("reconstruction_error") for record in records]),
+        **{key: _mean([record.get(key) for record in records]) for key in ("seconds", "delta", "reconstruction_error")},
     }
 
 
-def _varied(method: Method, labels: list[Label], results: Any) -> dict[str, Any]:
-    records = [record for record, _ in results]
-    means = _mean([record["scores"] for record in records])
-    numeric = [label.name for label in labels if label.is_numeric]
-    named = [label.name for label in labels if not label.is_numeric]
-    delta = _mean([record["delta"] for record in records])
+def _varied(method: Method, labels: list[Label], results: list[Result]) -> dict[str, Any]:
+    means = _mean([record["scores"] for record, _ in results])
+    delta = _mean([record["delta"] for record, _ in results])
     return {
         "delta_threshold": method.delta_threshold,
-        "mae": {name: means[name]["mae"] for name in numeric},
-        "rate": {name: means[name]["rate"] for name in named},
+        "mae": {label.name: means[label.name]["mae"] for label in labels if label.is_numeric},
+        "rate": {label.name: means[label.name]["rate"] for label in labels if not label.is_numeric},
         "delta_test": None if delta is None else delta["test"],
     }
 
 
 def _mean(records: list[Any]) -> Any:
-    """The mean over folds of numbers that are nested in the same way; None where one is missing, texts as they are."""
+    """The mean over folds of equally nested numbers; None where one is missing, texts as they are."""
     first = records[0]
     if any(record is None for record in records):
         return None
@@ -371,33 +300,23 @@ def _mean(records: list[Any]) -> Any:
     return first if isinstance(first, str) else float(np.mean(records))
 
 
-def _predictions(experiment: Experiment, results: Any, true: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    sizes = [len(fold.test) for fold in experiment.folds]
-    columns: dict[str, NDArray[Any]] = {
-        "fold": np.repeat(np.arange(len(sizes)), sizes),
-        "sample": np.concatenate([fold.test.rows for fold in experiment.folds]),
-    }
+def _predictions(experiment: Experiment, results: list[Result], true: Columns) -> Columns:
+    tested = [fold.test.rows for fold in experiment.folds]
+    columns = {"fold": np.repeat(np.arange(len(tested)), list(map(len, tested))), "sample": np.concatenate(tested)}
     for label in experiment.scored:
         columns[label.name] = true[label.name]
-        wanted = {"estimate": f"{label.name}_estimate"}
-        if not label.is_numeric:
-            wanted["probability"] = f"{label.name}_probability"
-        for key, column in wanted.items():
-            columns[column] = np.concatenate([arrays[f"{key} {label.name}"] for _, arrays in results])
+        for key in ("estimate",) if label.is_numeric else ("estimate", "probability"):
+            columns[f"{label.name}_{key}"] = np.concatenate([arrays[f"{key} {label.name}"] for _, arrays in results])
     return columns
 
 
-def _examples(experiment: Experiment, methods: list[Method], results: Results) -> dict[str, NDArray[Any]]:
-    """Of the last fold, whose model is kept."""
+def _examples(experiment: Experiment, methods: list[Method], results: Results) -> Columns:
+    """Arrays for figures, from the last fold, whose model is kept."""
     arrays = results["main"][-1][1]
     before = sum(len(fold.test) for fold in experiment.folds[:-1])
     out = {"features": arrays["features"], "feature_rows": before + arrays["rows"]}
-    if "images" not in arrays:
-        return out
-    rebuilt = {m.name: results[m.key][-1][1]["rebuilt"] for m in methods if "rebuilt" in results[m.key][-1][1]}
-    return {
-        **out,
-        "images": arrays["images"],
-        "reconstructions": np.stack(list(rebuilt.values())).astype(np.float32),
-        "reconstruction_names": np.array(list(rebuilt)),
-    }
+    if "images" in arrays:
+        rebuilt = {m.name: results[m.key][-1][1]["rebuilt"] for m in methods if "rebuilt" in results[m.key][-1][1]}
+        stacked = np.stack(list(rebuilt.values())).astype(np.float32)
+        out |= {"images": arrays["images"], "reconstructions": stacked, "reconstruction_names": np.array(list(rebuilt))}
+    return out

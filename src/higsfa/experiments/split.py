@@ -1,11 +1,12 @@
-"""From data and the tables [labels], [protocol] and [distortion] to folds: what to train on, and what to test on."""
+"""From data and the tables [labels], [protocol] and [distortion] to folds: samples to train and to test on."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,9 @@ from higsfa import sources
 from higsfa.core.graph.labels import encode_classes, is_discrete, missing, numeric
 from higsfa.evaluation import protocols
 from higsfa.evaluation.schema import LARGEST
-from higsfa.experiments.config import Config, DataTable, DistortionTable, FileData
-from higsfa.experiments.data import PixelRange, Samples, read_data
-from higsfa.experiments.reporting import ExperimentError, in_one_line, named, noted
+from higsfa.experiments.config import Config, DataTable, FileData, LabelTable
+from higsfa.experiments.data import Samples, read_data
+from higsfa.experiments.interface import ExperimentError, in_one_line, named, noted
 from higsfa.images import Distortion, oriented_edges
 from higsfa.sources import Source
 
@@ -24,92 +25,67 @@ USUAL_LABELS = {
     **dict.fromkeys(("faces", "morph2", "utkface", "fairface"), ("age", "gender", "race")),
     **{"digits": ("digit",), "toy": ("s1",), "fgnet": ("age",)},
 }
-UNITS = {"age": "years"}
-MAX_LABEL = LARGEST / 100
-"""Errors of such a label are numbers that metrics.json may hold."""
+MAX_LABEL = LARGEST / 100  # errors of such a label are numbers that metrics.json may hold
 CUT = {"eyes": "aligned by the eyes", "centre": "cut about their centre", None: "taken as they are"}
-
-
-# ---------------------------------------------------------------------------------------------- labels
 
 
 @dataclass(frozen=True)
 class Label:
-    """A label: its name, whether it is numeric, and its unit."""
-
     name: str
     is_numeric: bool
     unit: str | None
 
     def record(self, classes: list[str] | None) -> dict[str, Any]:
-        """As in metrics.json."""
         kind = "numeric" if self.is_numeric else "categorical"
-        return {"name": self.name, "kind": kind, "unit": self.unit, "classes": None if self.is_numeric else classes}
+        return {"name": self.name, "kind": kind, "unit": self.unit, "classes": classes}
 
 
 def read_labels(config: Config, data: Samples) -> tuple[list[Label], dict[str, NDArray[Any]]]:
     """The labels to learn, and their values: float64 for numeric ones, texts or None for categorical ones."""
     names = config.data.labels or USUAL_LABELS.get(config.data.kind)
     if names is None:
-        raise ExperimentError(
-            f'[data] needs a key labels, such as labels = ["age"]; the data have {named(data.labels)}'
-        )
+        raise ExperimentError(f'[data] needs a key labels, such as ["age"]; the data have {named(data.labels)}')
     for name in config.labels:
         if name not in names:
             raise ExperimentError(f"[labels.{name}]: there is no label {name!r}; data.labels are {', '.join(names)}")
-    labels, values = [], {}
+    values, labels, taken = {}, [], {"fold", "sample"}
     for name in names:
         if name not in data.labels:
             raise ExperimentError(f"[data] labels: no label {name!r}; the data have {named(data.labels)}")
-        label, column = _label(config, name, data.labels[name])
-        labels.append(label)
-        values[name] = column
-    _check_columns(labels)
+        # Labels and estimates are columns of one table, so their names must differ.
+        columns = {name, f"{name}_estimate", f"{name}_probability"}
+        if clash := min(columns & taken, default=None):
+            raise ExperimentError(f"data.labels: {name!r} clashes with {clash!r} in predictions.csv; rename it")
+        taken |= columns
+        labels.append(_label(name, config.labels.get(name, LabelTable()), data.labels[name]))
+        values[name] = label_values(labels[-1], config, data.labels[name])
+        if missing(values[name]).all():
+            raise ExperimentError(f"label {name!r}: all its values are missing; leave it out of data.labels")
     return labels, values
 
 
-def _check_columns(labels: list[Label]) -> None:
-    """Labels and their estimates are columns of one table, whose names must differ."""
-    taken = {"fold", "sample"}
-    for label in labels:
-        wanted = {label.name, f"{label.name}_estimate", f"{label.name}_probability"}
-        if wanted & taken:
-            clash = min(wanted & taken)
-            raise ExperimentError(f"data.labels: {label.name!r} clashes with {clash!r} in predictions.csv; rename it")
-        taken |= wanted
-
-
-def _label(config: Config, name: str, values: NDArray[Any]) -> tuple[Label, NDArray[Any]]:
-    table = config.labels.get(name)
-    kind = table.kind if table is not None else "auto"
-    has_names = table is not None and table.names is not None
-    if has_names and kind == "numeric":
+def _label(name: str, table: LabelTable, values: NDArray[Any]) -> Label:
+    if table.names is not None and table.kind == "numeric":
         raise ExperimentError(f"[labels.{name}]: names are for categorical labels; leave them out or change kind")
-    is_numeric = kind == "numeric" or (kind == "auto" and not has_names and not is_discrete(values))
-    unit = table.unit if table is not None and table.unit is not None else UNITS.get(name) if is_numeric else None
-    label = Label(name, is_numeric, unit)
-    column = label_values(label, config, values)
-    if missing(column).all():
-        raise ExperimentError(f"label {name!r}: all its values are missing; leave it out of data.labels")
-    return label, column
+    is_open = table.kind == "auto" and table.names is None
+    is_numeric = table.kind == "numeric" or (is_open and not is_discrete(values))
+    usual = "years" if is_numeric and name == "age" else None
+    return Label(name, is_numeric, usual if table.unit is None else table.unit)
 
 
 def label_values(label: Label, config: Config, values: NDArray[Any]) -> NDArray[Any]:
-    """A column in the form that its label has."""
-    table = config.labels.get(label.name)
+    """A column of a label: numbers, or texts and None."""
     if label.is_numeric:
         with in_one_line(f"[labels.{label.name}] kind = 'numeric'"):
             column = numeric(values, f"label {label.name!r}")
         largest = np.max(np.abs(column), initial=0, where=~np.isnan(column))
         if largest > MAX_LABEL:
             raise ExperimentError(
-                f"label {label.name!r} has values up to {largest:.3g}, too large to report errors of; "
-                "give it in a larger unit"
+                f"label {label.name!r} has values up to {largest:.3g}, too large for a report; use a larger unit"
             )
         return column
-    out = np.full(len(values), None, dtype=object)
-    known = ~missing(values)
-    names = table.names if table is not None else None
+    out, known = np.full(len(values), None, dtype=object), ~missing(values)
+    names = config.labels.get(label.name, LabelTable()).names
     out[known] = [_text(value, names, label.name) for value in values[known].tolist()]
     return out
 
@@ -124,48 +100,26 @@ def _text(value: Any, names: list[str] | None, label: str) -> str:
     return names[value]
 
 
-# ---------------------------------------------------------------------------------------------- folds
-
-
-@dataclass(frozen=True, eq=False)
-class Fold:
-    """One split into samples to train on and samples to test on."""
-
+class Fold(NamedTuple):
     train: Samples
     test: Samples
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Data that are ready for training.
-
-    Attributes
-    ----------
-    name : str
-        Of the data.
-    labels, scored : lists of Label
-        Those to learn, and those of them that the test data have too.
-    data, test_data : Samples
-        What the folds are parts of; both are the same unless the test data are another data set.
-    folds : list of Fold
-    warnings : tuple of str
-    """
+    """Data that are ready for training."""
 
     name: str
-    labels: list[Label]
-    scored: list[Label]
-    data: Samples
-    test_data: Samples
+    labels: list[Label]  # labels to learn
+    scored: list[Label]  # those that the test data have too
+    data: Samples  # what the folds are parts of
+    test_data: Samples  # the same, unless the test data are another data set
     folds: list[Fold]
     warnings: tuple[str, ...]
 
-    @property
-    def pixel_range(self) -> PixelRange | None:
-        return self.data.pixel_range
-
 
 def open_experiment(config: Config, *, n_jobs: int | None = None) -> Experiment:
-    """Read the data and cut them into folds. Picture files are decoded when they are asked for; see `decoded`."""
+    """Read the data and cut them into folds. Picture files are decoded when they are read; see `decoded`."""
     data = _grouped(read_data(config.data, n_jobs=n_jobs))
     labels, values = read_labels(config, data)
     truth = dict(values)
@@ -182,7 +136,7 @@ def open_experiment(config: Config, *, n_jobs: int | None = None) -> Experiment:
 
 
 def decoded(config: Config, experiment: Experiment, folder: Path) -> Experiment:
-    """The same experiment with its picture files decoded once, into files of a folder."""
+    """The same experiment with its picture files decoded, into files of a folder."""
 
     def cached(samples: Samples, table: DataTable, name: str) -> Source:
         if not isinstance(table, FileData):
@@ -195,10 +149,9 @@ def decoded(config: Config, experiment: Experiment, folder: Path) -> Experiment:
         train = test = cached(experiment.data, config.data, "images.npy")
         if config.test_data is not None:
             test = cached(experiment.test_data, config.test_data, "test_images.npy")
-    folds = [
-        Fold(replace(f.train, source=train[f.train.rows]), replace(f.test, source=test[f.test.rows]))
-        for f in experiment.folds
-    ]
+    folds = []
+    for part, tested in experiment.folds:
+        folds.append(Fold(replace(part, source=train[part.rows]), replace(tested, source=test[tested.rows])))
     return replace(experiment, folds=folds, warnings=experiment.warnings + noted(caught))
 
 
@@ -210,9 +163,8 @@ def _splits(config: Config, data: Samples) -> list[protocols.Split]:
         return [protocols.Split(np.flatnonzero(~data.is_test), np.flatnonzero(data.is_test))]
     if table.kind == "random":
         persons = _identity(data) if table.by_person else None
-        return protocols.random_splits(
-            len(data), 1 - table.test_share, groups=persons, n_repeats=table.repeats, random_state=table.seed
-        )
+        share, repeats = 1 - table.test_share, table.repeats
+        return protocols.random_splits(len(data), share, groups=persons, n_repeats=repeats, random_state=table.seed)
     if table.kind == "leave_persons_out":
         return protocols.leave_persons_out(_identity(data), table.n_persons, table.repeats, table.seed)
     sizes = None if table.sizes is None else {str(key): size for key, size in table.sizes.items()}
@@ -226,7 +178,7 @@ def _identity(data: Samples) -> NDArray[Any]:
 
 
 def _grouped(data: Samples) -> Samples:
-    """With a group for each person; samples of unknown persons are groups of their own."""
+    """With a group for each person; a sample of an unknown person is a group of its own."""
     if "identity" not in data.labels:
         return data
     codes, n_known = encode_classes(data.labels["identity"])
@@ -234,7 +186,7 @@ def _grouped(data: Samples) -> Samples:
 
 
 def _binary_race(values: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """B against all others, to learn; and the same for B and W only, to be scored."""
+    """B against all others, to learn; the same for B and W only, to score by."""
     if "race" not in values:
         raise ExperimentError("[protocol] binary_race needs the label 'race'; add it to data.labels")
     with in_one_line("[protocol] binary_race"):
@@ -250,19 +202,17 @@ def _cross_database(
     other = _grouped(read_data(config.test_data, n_jobs=n_jobs))
     if other.source.shape != data.source.shape:
         raise ExperimentError(
-            f"[test_data]: samples have shape {other.source.shape}, those of [data] {data.source.shape}; "
-            "set the same size in both"
+            f"[test_data]: shape {other.source.shape} of a sample, in [data] {data.source.shape}; set the same size"
         )
     if other.pixel_range != data.pixel_range:
         raise ExperimentError(
-            f"[test_data]: black and white are {other.pixel_range}, those of [data] {data.pixel_range}; "
-            "store grey values of both in the same way"
+            f"[test_data]: black and white are {other.pixel_range}, in [data] {data.pixel_range}; store both alike"
         )
     notes = data.warnings + other.warnings
     if other.cropping != data.cropping:
         notes += (
-            f"pictures to train on are {CUT[data.cropping]}, those to test on are {CUT[other.cropping]}: scores say "
-            "little; give eye positions for both, or for none",
+            f"training pictures are {CUT[data.cropping]}, test pictures are {CUT[other.cropping]}: scores say little; "
+            "give eye positions for both, or for none",
         )
     scored = [label for label in labels if label.name in other.labels]
     if not scored:
@@ -283,7 +233,7 @@ def _cross_database(
 
 
 def _check(folds: list[Fold], labels: list[Label]) -> None:
-    for what, part in [pair for fold in folds for pair in (("training", fold.train), ("test", fold.test))]:
+    for what, part in [pair for fold in folds for pair in zip(("training", "test"), fold, strict=True)]:
         if len(part) < 2:
             raise ExperimentError(f"[protocol]: only {len(part)} samples for {what}; use more data or another split")
         for name in (label.name for label in labels):
@@ -291,26 +241,12 @@ def _check(folds: list[Fold], labels: list[Label]) -> None:
                 raise ExperimentError(f"label {name!r}: no sample for {what} has it; leave it out, or check it")
 
 
-# ---------------------------------------------------------------------------------------------- sets of a fold
-
-
-@dataclass(frozen=True, eq=False)
-class Sets:
+class Sets(NamedTuple):
     """The three sets of a fold, as the network sees them; the paper calls them DR, S and T."""
 
     network: Samples
     supervised: Samples
     test: Samples
-
-
-@dataclass(frozen=True)
-class Cast:
-    """Samples in another precision."""
-
-    dtype: str
-
-    def __call__(self, samples: NDArray[Any]) -> NDArray[Any]:
-        return samples.astype(self.dtype)
 
 
 def make_sets(config: Config, fold: Fold) -> Sets:
@@ -319,43 +255,40 @@ def make_sets(config: Config, fold: Fold) -> Sets:
     if table is None:
         train = network_input(config, fold.train)
         return Sets(train, train, test)
-    _check_distortion(table, fold.train)
-    params, sets = table.params(Distortion), []
-    for copies, seed in ((table.copies, params["seed"]), (table.supervised_copies, params["seed"] + 1)):
+    params = table.params(Distortion)
+    if fold.train.pixel_range is None:
+        raise ExperimentError("[distortion] is for images, and these data are not; leave the table out")
+    if not _is_usual(fold.train) and (params["brightness"] or params["contrast"] or params["noise"]):
+        what = "[distortion] brightness, contrast and noise"
+        raise ExperimentError(f"{what} are for {_unusual(fold.train)}, or set the three to 0")
+
+    def distorted(copies: int, seed: int) -> Samples:
         source = sources.repeat(fold.train.source, copies, Distortion(**{**params, "seed": seed}))
-        sets.append(network_input(config, fold.train.subset(source.sample_index, source)))
-    return Sets(sets[0], sets[1], test)
+        return network_input(config, fold.train.subset(source.sample_index, source))
+
+    return Sets(distorted(table.copies, params["seed"]), distorted(table.supervised_copies, params["seed"] + 1), test)
 
 
 def network_input(config: Config, samples: Samples) -> Samples:
-    """What the network of an experiment sees of samples: edges or pixels, in its precision."""
+    """What the network sees of samples: edges or pixels, in its precision."""
     if config.sees_edges:
-        if samples.pixel_range is None or samples.pixel_range != _range_of_dtype(samples.source):
-            raise ExperimentError(
-                '[network] preset = "photographs" is for images of bytes, or of floats from 0 to 1; these samples are '
-                f'{samples.source.dtype} with black and white {samples.pixel_range}: store them so, or use "pyramid"'
-            )
-        with in_one_line('[network] preset = "photographs"'):
+        what = '[network] preset = "photographs"'
+        if samples.pixel_range is None or not _is_usual(samples):
+            raise ExperimentError(f'{what} is for {_unusual(samples)}, or use "pyramid"')
+        with in_one_line(what):
             samples = replace(samples, source=sources.map(samples.source, oriented_edges), pixel_range=None)
     if config.network.dtype is not None:
-        samples = replace(samples, source=sources.map(samples.source, Cast(config.network.dtype)))
+        samples = replace(samples, source=sources.map(samples.source, partial(np.asarray, dtype=config.network.dtype)))
     return samples
 
 
-def _range_of_dtype(source: Source) -> PixelRange:
-    """Black and white where only the dtype says what they are."""
-    dtype = source.dtype
-    return (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)) if dtype.kind in "iu" else (0.0, 1.0)
+def _is_usual(samples: Samples) -> bool:
+    """Whether black and white are those of the dtype; edges and distortions know no others."""
+    dtype = samples.source.dtype
+    limits = np.iinfo(dtype) if dtype.kind in "iu" else None
+    return samples.pixel_range == ((0.0, 1.0) if limits is None else (float(limits.min), float(limits.max)))
 
 
-def _check_distortion(table: DistortionTable, samples: Samples) -> None:
-    """Distortion knows the range of grey values by their dtype only."""
-    if samples.pixel_range is None:
-        raise ExperimentError("[distortion] is for images, and these data are not; leave the table out")
-    changed = [key for key in ("brightness", "contrast", "noise") if getattr(table, key)]
-    if samples.pixel_range != _range_of_dtype(samples.source) and changed:
-        raise ExperimentError(
-            f"[distortion] brightness, contrast and noise are for bytes and for floats from 0 to 1; these images are "
-            f"{samples.source.dtype} with black and white {samples.pixel_range}: store them otherwise, or set the "
-            "three to 0"
-        )
+def _unusual(samples: Samples) -> str:
+    dtype, pixel_range = samples.source.dtype, samples.pixel_range
+    return f"bytes and floats from 0 to 1; these are {dtype} with black and white {pixel_range}: convert them"

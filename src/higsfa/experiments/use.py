@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,11 +15,9 @@ from higsfa import sources
 from higsfa.evaluation.schema import Label, Metrics, read_metrics
 from higsfa.experiments import score
 from higsfa.experiments.config import Config
-from higsfa.experiments.data import Paths, PixelRange, Samples, new_pictures
-from higsfa.experiments.reading import load_config, with_paths
-from higsfa.experiments.reporting import ExperimentError, Progress, Silent, in_one_line
+from higsfa.experiments.data import Paths, Samples, new_pictures
+from higsfa.experiments.interface import ExperimentError, Progress, Silent, in_one_line, load_config, with_paths
 from higsfa.experiments.split import Experiment, make_sets, network_input, open_experiment
-from higsfa.io import open_regular
 from higsfa.io.arrays import read_npz
 from higsfa.models import load
 from higsfa.reconstruction import LinearReconstruction, morph
@@ -27,16 +25,14 @@ from higsfa.report.reading import read_columns
 from higsfa.sources import ImageFiles, Source
 from higsfa.training.sources import evenly_spread
 
-__all__ = ["Rebuilt", "Run", "compare", "number"]
-
+AnyPath = str | os.PathLike[str]
 MAX_CSV = 2_000_000_000
 MAX_ARRAYS = 1_000_000_000
-EXPLORED = 500
-"""Test pictures that the explorer takes its examples and its statistics from."""
+EXPLORED = 500  # test pictures that the explorer takes its examples and its statistics from
 
 
 class Rebuilt(NamedTuple):
-    """Pictures that were rebuilt from their features alone.
+    """Pictures that were reconstructed from their features alone.
 
     Attributes
     ----------
@@ -54,7 +50,7 @@ class Rebuilt(NamedTuple):
 
 
 class Run:
-    """A finished run: its results, and what can be done with its model. Files are read when they are asked for.
+    """A finished run: its results, and what can be done with its model. Files are read when they are needed.
 
     Parameters
     ----------
@@ -67,28 +63,25 @@ class Run:
     Attributes
     ----------
     folder, name, config : path and name of the folder, Config
-    record : Metrics
-        All numbers, as described in docs/run-folder.md.
-    metrics : dict
-        The same as plain lists and dicts, as metrics.json has them.
+    record, metrics : Metrics, dict
+        All numbers, as docs/run-folder.md describes them: checked, and as plain lists and dicts.
     predictions, examples : dicts of arrays
         Columns of predictions.csv (NaN or None where unknown), and the arrays of examples.npz.
     network, head : fitted estimators
         Of the last fold.
     decoder : LinearReconstruction
-        Pictures from features. A run of an early version does not hold it: it is learned from the training data when
-        it is first needed, and kept.
+        Pictures from features. If an early version wrote the run, it is learned from the training data, and kept.
     experiment : Experiment
         The data of the run, which are read for it.
     pixel_range : (black, white), or None
-        What grey values mean; None for other samples than images, or for a run of an early version.
+        What grey values mean; None if samples are not images, or if an early version wrote the run.
     cropping : {"eyes", "centre"} or None
         How picture files were cut: aligned by the eyes, or about the centre; None for arrays.
 
     Raises
     ------
     ExperimentError
-        If there is no finished run, or its metrics.json is not as it should be.
+        If there is no finished run, or its metrics.json is not valid.
 
     Examples
     --------
@@ -97,85 +90,55 @@ class Run:
     >>> older = run.morph("photo.jpg", age=[20, 60])  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        data_folder: str | os.PathLike[str] | None = None,
-        progress: Progress | None = None,
-    ) -> None:
+    def __init__(self, folder: AnyPath, *, data_folder: AnyPath | None = None, progress: Progress | None = None):
         self.folder = folder = Path(folder)
+        self.name = folder.resolve().name
         self.progress = progress or Silent()
         self._data_folder = data_folder
         if not folder.is_dir():
-            raise ExperimentError(
-                f"there is no folder {folder}; train writes one: higsfa train CONFIG.toml --out {folder}"
-            )
+            raise ExperimentError(f"there is no folder {folder}; make it: higsfa train CONFIG.toml --out {folder}")
         if not (folder / "metrics.json").is_file():
-            begun = (folder / "config.toml").is_file()
-            wrong = "holds a run that is not finished; go on with resume (--resume)"
-            raise ExperimentError(
-                f"{folder} {wrong if begun else 'is not the folder of a run: it has no metrics.json'}"
-            )
+            if (folder / "config.toml").is_file():
+                raise ExperimentError(f"{folder} holds a run that is not finished; continue it with resume (--resume)")
+            raise ExperimentError(f"{folder} is not the folder of a run: it has no metrics.json")
         self.config: Config = load_config(folder / "config.toml", of_run=True)
-        _ = self.record  # what is wrong with it shows here
+        self.record: Metrics = self._read("metrics.json", read_metrics)
+        self.pixel_range, self.cropping = self.record.data.pixel_range, self.record.data.cropping
 
     def __repr__(self) -> str:
         return f"Run({os.fspath(self.folder)!r})"
 
-    # ------------------------------------------------------------------ what the folder holds
-
-    @property
-    def name(self) -> str:
-        return self.folder.resolve().name
-
-    @cached_property
-    def record(self) -> Metrics:
-        path = self.folder / "metrics.json"
+    def _read(self, name: str, reader: Callable[[Path], Any]) -> Any:
+        path = self.folder / name
         with in_one_line(f"{path} cannot be read"):
-            return read_metrics(path)
+            return reader(path)
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
         return self.record.plain()
 
-    @property
-    def pixel_range(self) -> PixelRange | None:
-        found = self.record.data.pixel_range
-        return None if found is None else (found[0], found[1])
-
-    @property
-    def cropping(self) -> str | None:
-        return self.record.data.cropping
-
     @cached_property
     def predictions(self) -> dict[str, NDArray[Any]]:
         texts = {label.name for label in self.record.labels if not label.is_numeric}
-        path = self.folder / "predictions.csv"
-        with in_one_line(f"{path} cannot be read"):
-            return read_columns(path, texts, max_bytes=MAX_CSV)
+        return self._read("predictions.csv", lambda path: read_columns(path, texts, max_bytes=MAX_CSV))
 
     @cached_property
     def examples(self) -> dict[str, NDArray[Any]]:
-        path = self.folder / "examples.npz"
-        with in_one_line(f"{path} cannot be read"), open_regular(path):
-            return read_npz(path, limit=MAX_ARRAYS)
+        return self._read("examples.npz", lambda path: read_npz(path, limit=MAX_ARRAYS))
 
     @cached_property
     def network(self) -> Any:
-        with in_one_line("the network of this run cannot be loaded"):
-            return load(self.folder / "model.higsfa")
+        return self._read("model.higsfa", load)
 
     @cached_property
     def head(self) -> Any:
-        with in_one_line("the head of this run cannot be loaded"):
-            return load(self.folder / "head.higsfa")
+        return self._read("head.higsfa", load)
 
     @cached_property
     def decoder(self) -> LinearReconstruction:
-        self._check_pixels()
-        shape = tuple(self.network.input_shape_)
-        found = score.read_decoder(self.folder, int(self.network.n_components_), shape)
+        if self.pixel_range is None or self.config.sees_edges:
+            raise ExperimentError(f"{self.folder} was not trained on the pixels of pictures: there is nothing to draw")
+        found = score.read_decoder(self.folder, int(self.network.n_components_), tuple(self.network.input_shape_))
         if found is not None:
             return found
         supervised = make_sets(self.config, self.experiment.folds[-1]).supervised.source
@@ -185,18 +148,11 @@ class Run:
         score.write_decoder(self.folder, decoder)
         return decoder
 
-    def _check_pixels(self) -> None:
-        """Refuse to draw where the network does not see the pixels of pictures."""
-        if self.pixel_range is None or self.config.sees_edges:
-            raise ExperimentError(f"{self.folder} was not trained on the pixels of pictures: there is nothing to draw")
-
     @cached_property
     def experiment(self) -> Experiment:
         self.progress.stage("reading the data of the run", None)
         config = self.config if self._data_folder is None else with_paths(self.config, self._data_folder)
         return open_experiment(config, n_jobs=config.network.n_jobs)
-
-    # ------------------------------------------------------------------ new pictures
 
     def pictures(self, paths: Paths, *, eyes: Any = None, cropped: bool = False) -> ImageFiles:
         """New pictures, prepared as those of training: grey, of the same size, cut, range and contrast.
@@ -204,12 +160,12 @@ class Run:
         Parameters
         ----------
         paths : files and folders
-            Of a folder, all pictures in it and below.
+            A folder stands for all pictures in it and below.
         eyes : array-like of shape (n_pictures, 2, 2), or path of a table, optional
-            Positions x, y of the two eyes in each picture; a table has columns name, x, y, x, y. Needed for a run that
-            was trained on faces aligned by their eyes, and only for such a run.
+            Positions x, y of the two eyes in each picture; a table has columns name, x, y, x, y. Required if the run
+            was trained on faces aligned by their eyes, and only then.
         cropped : bool, default=False
-            Instead of `eyes`: the pictures are cut like those of training already; their largest centred square is
+            Instead of `eyes`: the pictures are already cut like those of training; their largest centred square is
             taken.
 
         Returns
@@ -219,10 +175,8 @@ class Run:
         """
         shape = tuple(self.record.data.image_shape or ())
         if len(shape) != 2 or self.pixel_range is None:
-            raise ExperimentError(
-                f"{self.name} was trained on samples of shape {tuple(self.network.input_shape_)}, not on grey "
-                "pictures, or does not say what their grey values mean: train it again"
-            )
+            what = f"samples of shape {tuple(self.network.input_shape_)}, not on grey pictures"
+            raise ExperimentError(f"{self.name} was trained on {what}, or grey values of unknown range: train it again")
         return new_pictures(self, shape, paths, eyes, cropped)
 
     def _input(self, pictures: Any, eyes: Any, cropped: bool) -> Source:
@@ -264,13 +218,11 @@ class Run:
         return columns
 
     def reconstruct(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> Rebuilt:
-        """Rebuild pictures from their features alone: what the network keeps of them. Parameters as in `transform`."""
-        source = self._input(pictures, eyes, cropped)
-        decoder, shape = self.decoder, tuple(source.shape)
-        images = np.asarray(source, dtype=np.float64)
-        Y = self.network.transform(source)
+        """Reconstruct pictures from their features: what the network keeps of them. Parameters as in `transform`."""
+        source, decoder = self._input(pictures, eyes, cropped), self.decoder
+        images, Y = np.asarray(source, dtype=np.float64), self.network.transform(source)
         rebuilt = {"linear": decoder.predict(Y), "top-down": self.network.inverse_transform(Y)}
-        scatter = np.sum((images - decoder.mean_.reshape(shape)) ** 2)
+        scatter = np.sum((images - decoder.mean_.reshape(source.shape)) ** 2)
         errors = {name: float(np.sum((images - found) ** 2) / scatter) for name, found in rebuilt.items()}
         return Rebuilt(images, rebuilt, errors)
 
@@ -291,7 +243,7 @@ class Run:
         ----------
         photo : file, or array of shape (height, width) like the samples of training
         labels : dict, optional
-            Instead of `label`, for a label whose name is that of a parameter here, such as ``{"strength": [1, 2]}``.
+            Instead of `label`, for a label with the name of a parameter here, such as ``{"strength": [1, 2]}``.
         strength : float, default=1.0
             More than 1 exaggerates the change.
         eyes, cropped
@@ -330,57 +282,40 @@ class Run:
                 raise ExperimentError(f"{name} has no class {value!r}: use {', '.join(classes)}")
         return [classes[str(value)] for value in given]
 
-    # ------------------------------------------------------------------ pages and scores
-
-    def report(self, out: str | os.PathLike[str] | None = None) -> Path:
+    def report(self, out: AnyPath | None = None) -> Path:
         """Write the results as one HTML file, report.html in the folder by default; returns its path."""
         from higsfa.report import write_report
 
         return write_report(self.folder, self.folder / "report.html" if out is None else out)
 
-    def explore(self, out: str | os.PathLike[str] | None = None) -> Path:
-        """Write a page on which features are moved by hand, with test pictures of the experiment as examples.
-
-        It is explorer.html in the folder by default; returns its path.
-        """
+    def explore(self, out: AnyPath | None = None) -> Path:
+        """Write a page to move features by hand on test pictures, explorer.html by default; returns its path."""
         from higsfa.report.explorer import write_explorer
 
-        decoder = self.decoder
-        test = self.experiment.folds[-1].test
+        decoder, test = self.decoder, self.experiment.folds[-1].test
         test = test.subset(evenly_spread(len(test), EXPLORED))
         self.progress.stage("drawing the explorer", None)
-        return write_explorer(
-            self.folder / "explorer.html" if out is None else out,
-            self.network,
-            self.head,
-            test.source,
-            decoder=decoder,
-            labels=test.labels,
-            title=f"Explore: {self.record.title}",
-            value_range=test.pixel_range,
-        )
+        about: Any = {"labels": test.labels, "title": f"Explore: {self.record.title}", "value_range": test.pixel_range}
+        target = self.folder / "explorer.html" if out is None else out
+        return write_explorer(target, self.network, self.head, test.source, decoder=decoder, **about)
 
     def evaluate(self) -> dict[str, Any]:
         """Compute the scores again from the test data of the last fold.
 
         Returns a dict with "run", "method", "n_test" and "labels"; the latter as in metrics.json.
         """
-        experiment, config = self.experiment, self.config
-        fold = experiment.folds[-1]
-        sets = make_sets(config, fold)
-        with in_one_line("the model of this run does not go with these data"):
-            Y = self.network.transform(sets.test.source)
-            found = score.estimate(self.head, experiment.scored, Y)
-        true = score.truth(config, experiment.scored, sets.test)
-        by_label = score.scores(experiment.scored, true, found)
-        labels = {}
-        for label in experiment.scored:
-            columns = [part.labels[label.name] for part in (fold.train, fold.test)]
-            classes = [] if label.is_numeric else score.classes_of(label, [*columns, self.head.classes_[label.name]])
-            name = label.name
-            labels[name] = score.pooled_scores(label, [by_label[name]], true[name], found.values[name], classes)
-        method = self.record.main.name
-        return {"run": self.name, "method": method, "n_test": len(fold.test), "labels": labels}
+        fold, scored = self.experiment.folds[-1], self.experiment.scored
+        sets = make_sets(self.config, fold)
+        with in_one_line("the model of this run does not fit these data"):
+            found = score.estimate(self.head, scored, self.network.transform(sets.test.source))
+        true = score.truth(self.config, scored, sets.test)
+        by_label, labels = score.scores(scored, true, found), {}
+        for label in scored:
+            name, classes = label.name, []
+            if not label.is_numeric:
+                classes = score.classes_of([fold.train.labels[name], fold.test.labels[name], self.head.classes_[name]])
+            labels[name] = score.pooled_scores(label, [by_label[name]], true[name], found[f"estimate {name}"], classes)
+        return {"run": self.name, "method": self.record.main.name, "n_test": len(fold.test), "labels": labels}
 
 
 def compare(runs: Sequence[Run]) -> dict[str, Any]:
@@ -405,22 +340,19 @@ def compare(runs: Sequence[Run]) -> dict[str, Any]:
         for label in run.record.labels:
             known = labels.setdefault(label.name, label)
             if known.kind != label.kind:
-                raise ExperimentError(
-                    f"label {label.name!r} is {known.kind} in one run and {label.kind} in {run.name}; "
-                    "compare runs with the same labels"
-                )
+                kinds = f"{known.kind} in one run and {label.kind} in {run.name}"
+                raise ExperimentError(f"label {label.name!r} is {kinds}; compare runs with the same labels")
         for method in run.record.methods:
-            found = {
-                name: {key: score.plain() for key in ("mae", "rmse", "rate") if (score := getattr(scores, key))}
-                for name, scores in (method.labels or {}).items()
-                if scores is not None
+            scores = {
+                name: {key: value for key, value in found.plain().items() if key in ("mae", "rmse", "rate") and value}
+                for name, found in (method.labels or {}).items()
+                if found is not None
             }
-            rows.append({"run": run.name, "method": method.name, "role": method.role, "scores": found})
+            rows.append({"run": run.name, "method": method.name, "role": method.role, "scores": scores})
     return {"labels": [label.plain() for label in labels.values()], "rows": rows}
 
 
 def number(name: str, value: Any) -> float:
-    """A value of a numeric label."""
     try:
         found = float(value)
     except (TypeError, ValueError):

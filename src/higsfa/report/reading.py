@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.evaluation import schema
-from higsfa.evaluation.schema import LARGEST, MAX_PREDICTIONS, MAX_ROWS, Label, Metrics, ReportError
+from higsfa.evaluation.schema import LARGEST, MAX_PREDICTIONS, MAX_ROWS, Label, Metrics, ReportError, unguarded
 from higsfa.io import open_regular
 from higsfa.io.arrays import Archive, open_archive
 
 COUNTS = ("fold", "sample")
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 class TooLarge(ReportError):
@@ -34,24 +32,6 @@ class Predictions:
     n_rows: int
     truth: dict[str, NDArray[Any]]
     estimate: dict[str, NDArray[Any]]
-
-
-def guarded(text: str) -> str:
-    """A text for a table; one that a spreadsheet would take for a formula, as it begins with = or the like, is quoted.
-
-    Examples
-    --------
-    >>> from higsfa.report.reading import guarded
-    >>> [guarded(text) for text in ("=1+1", "-1.5", "@home", "home", "'tis")]
-    ["'=1+1", '-1.5', "'@home", 'home', "''tis"]
-    """
-    is_formula = text.startswith(("=", "+", "-", "@", "\t", "\r", "'")) and not _NUMBER.fullmatch(text)
-    return f"'{text}" if is_formula else text
-
-
-def unguarded(text: str) -> str:
-    """The text that `guarded` was given."""
-    return text.removeprefix("'")
 
 
 def read_predictions(path: Path, labels: Sequence[Label]) -> Predictions | None:
