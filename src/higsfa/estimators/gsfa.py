@@ -74,7 +74,7 @@ class LabelledEstimator(NodeEstimator):
             else:
                 recipe = as_recipe(self.graph if graph is None else graph)
                 if isinstance(recipe, AutoGraph):
-                    recipe = recipe.chosen(y, check_weights(sample_weight, n))
+                    recipe = recipe.settled(y, check_weights(sample_weight, n))
                 if isinstance(recipe, ClusteredGraph):
                     classes = _classes(y, recipe, n)
                     if len(classes[1]) <= MAX_CLASS_CHANNELS:

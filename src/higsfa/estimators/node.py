@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -39,6 +40,8 @@ class NodeEstimator(Extractor):
     """A single node: shared parameters, `transform`, `inverse_transform`, `fit_from_statistics`."""
 
     _preserve = False
+    _statistics: Statistics | None = None
+    _solved: Node | None = None
 
     _parameter_constraints: dict[str, Any] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -103,39 +106,85 @@ class NodeEstimator(Extractor):
         return np.zeros(n_features) if as_expansion(self.expansion).is_linear else None
 
     def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
-        """Solve and set the fitted attributes."""
-        options = self._options()
+        """Take these sums for those of all samples, and solve."""
+        self._statistics, self._pending = statistics, ()
+        self._solved = self._solve(X)
+
+    def _solve(self, X: Source | None = None) -> Node:
+        """The node; X is read again only to explain what is wrong with it."""
+        options, statistics = self._options(), self._statistics
+        assert statistics is not None
         with explained(self, X):
             node = statistics.solve(options, clip_range=bool(self.clip_range))
-        n_vanished = statistics.n_vanished()
+        n_vanished, asked = statistics.n_vanished(), self.n_components
         if n_vanished:
             warnings.warn(
                 f"X: {n_vanished} of {statistics.frontend.n_variables} variables are so small that their "
                 "squares vanish in single precision, so they count as constant: scale X up, or pass it as float64",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        asked = self.n_components
         if asked is not None and node.n_components < asked:
             warnings.warn(
                 f"n_components={asked} asked for, but the data support {node.n_components}: the covariance of the "
                 f"{node.frontend.n_expanded} expanded variables has rank {node.rank}",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         elif node.n_components == 0:
             warnings.warn(
                 "X is constant up to rounding: there are no features, and transform returns no columns",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
-        self.statistics_ = statistics
-        self._node: Node = node
-        self.n_components_ = node.n_components
-        self.n_slow_ = node.n_slow
-        self.rank_ = node.rank
-        self.delta_values_ = node.delta_values if self._preserve else node.delta_values[: node.n_components]
-        self.mean_ = node.frontend.center
+        return node
+
+    def _settle(self) -> None:
+        """Add the sums of batches that wait; there are none unless an estimator is fitted batch by batch."""
+
+    @property
+    def statistics_(self) -> Statistics:
+        """The sums behind the fit."""
+        self._settle()
+        if self._statistics is None:
+            raise NotFittedError(f"this {type(self).__name__} has no statistics_: call fit first")
+        return self._statistics
+
+    @property
+    def _node(self) -> Node:
+        """The trained node, worked out when it is asked for."""
+        if self._solved is None:
+            self._settle()
+            if self._statistics is None:
+                raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
+            self._solved = self._solve()
+        return self._solved
+
+    @property
+    def n_components_(self) -> int:
+        """Number of features."""
+        return self._node.n_components
+
+    @property
+    def n_slow_(self) -> int:
+        """Number of slow features."""
+        return self._node.n_slow
+
+    @property
+    def rank_(self) -> int:
+        """Rank of the covariance of the expanded data."""
+        return self._node.rank
+
+    @property
+    def delta_values_(self) -> NDArray[np.float64]:
+        """Delta values, slowest first."""
+        node = self._node
+        return node.delta_values if self._preserve else node.delta_values[: node.n_components]
+
+    @property
+    def mean_(self) -> NDArray[np.float64]:
+        """The centre that is subtracted from the input."""
+        return self._node.frontend.center
 
     def fit_from_statistics(self, statistics: Statistics) -> Any:
         """Train from sums that were gathered elsewhere.

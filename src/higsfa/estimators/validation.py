@@ -153,7 +153,7 @@ def explained(estimator: BaseEstimator, X: Source | None) -> Iterator[None]:
 def report_not_finite(estimator: BaseEstimator, X: Source) -> None:
     """Raise the error that explains why sums are not finite."""
     for _, part in batches(X, _rows_at_once(X)):
-        _assert_finite(estimator, part)
+        assert_finite(estimator, part)
     raise ValueError(
         f"X holds numbers too large for {product_dtype(X.dtype)} (their products overflow): scale X down"
         + (", or pass it as float64" if product_dtype(X.dtype) == np.float32 else "")
@@ -166,14 +166,14 @@ def check_left_out(estimator: BaseEstimator, X: Source, weights: np.ndarray) -> 
     if len(rows):
         step = _rows_at_once(X)
         for lo in range(0, len(rows), step):
-            _assert_finite(estimator, X.take(rows[lo : lo + step]))
+            assert_finite(estimator, X.take(rows[lo : lo + step]))
 
 
 def _rows_at_once(X: Source) -> int:
     return max(1, 2**22 // max(1, int(np.prod(X.shape))))
 
 
-def _assert_finite(estimator: BaseEstimator, samples: np.ndarray) -> None:
+def assert_finite(estimator: BaseEstimator, samples: np.ndarray) -> None:
     flat = samples.reshape(len(samples), -1)
     assert_all_finite(flat, estimator_name=type(estimator).__name__, input_name="X")
 

@@ -58,8 +58,7 @@ class AutoGraph(GraphRecipe):
     Classes are strings, booleans, up to 20 distinct integers, and whatever is a pandas Categorical.
     """
 
-    def chosen(self, y: Any, w: np.ndarray) -> GraphRecipe:
-        """The recipe that suits these labels."""
+    def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
         names = label_names(y)
         if not names:
             raise ValueError(
@@ -77,7 +76,7 @@ class AutoGraph(GraphRecipe):
         return all(term[:2] in possible for term in origin.terms)
 
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
-        return self.chosen(y, w)._build(y, w, groups, n)
+        return self.settled(y, w)._build(y, w, groups, n)
 
 
 _SHORTHANDS: dict[str, type[GraphRecipe]] = {

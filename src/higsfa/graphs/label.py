@@ -5,6 +5,7 @@ Sums for these graphs need no sorting and no groups, so they can be gathered bat
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import encode_classes, numeric, pick_label
 from higsfa.graphs.recipes import GraphRecipe, _check_count, _name
+from higsfa.training.statistics import Origin
+
+_RANGE = re.compile(r"(?<=label_range=)\([^)]*\)")
 
 
 class LabelGraph(GraphRecipe):
@@ -48,6 +52,19 @@ class LabelGraph(GraphRecipe):
         self.n_harmonics = n_harmonics
         self.label_range = label_range
         self.deltas = deltas
+
+    def settled(self, y: Any, w: np.ndarray) -> LabelGraph:
+        if self.label_range is not None:
+            return self
+        values = numeric(pick_label(y, self.label, len(w)), "LabelGraph")
+        found = self._range(values[~np.isnan(values) & (w > 0)], _name("label", self.label))
+        return LabelGraph(self.label, self.n_harmonics, found, self.deltas)
+
+    def makes(self, origin: Origin) -> bool:
+        if self.label_range is not None:
+            return super().makes(origin)
+        any_range = Origin(tuple((factor, _RANGE.sub("None", name), label) for factor, name, label in origin.terms))
+        return super().makes(any_range)
 
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         _check_count("n_harmonics", self.n_harmonics, 0)

@@ -48,6 +48,10 @@ class GraphRecipe(BaseEstimator):
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         raise TypeError(f"{type(self).__name__} is no complete recipe")
 
+    def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
+        """The recipe with what it takes from all labels and sample weights filled in."""
+        return self
+
     def origin(self, y: Any) -> Origin:
         """What statistics that are gathered for the graph of labels y are told apart by."""
         params = self.get_params(deep=False)
@@ -104,6 +108,16 @@ class GraphSum(GraphRecipe):
         if len(weights) != len(self.graphs):
             raise ValueError(f"weights: {len(weights)} given for {len(self.graphs)} graphs")
         return weights
+
+    def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
+        return GraphSum([graph.settled(y, w) for graph in self.graphs], self.weights)
+
+    def makes(self, origin: Origin) -> bool:
+        own = list(zip(self._weights(), self.graphs, strict=True))
+        return len(own) == len(origin.terms) and all(
+            weight == factor and graph.makes(Origin(((1.0, *name),)))
+            for (weight, graph), (factor, *name) in zip(own, origin.terms, strict=True)
+        )
 
     def origin(self, y: Any) -> Origin:
         parts = zip(self._weights(), (graph.origin(y) for graph in self.graphs), strict=True)
@@ -332,9 +346,11 @@ def _told(value: Any) -> str:
     if sp.issparse(value):
         value = sp.coo_array(value)
         value = np.column_stack([*value.coords, value.data])
-    if isinstance(value, np.ndarray | list | tuple):
+    if isinstance(value, np.ndarray | list | tuple) and np.size(value) > 16:
         values = np.ascontiguousarray(value, dtype=np.float64)
         return f"<{values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:8]}>"
+    if isinstance(value, np.ndarray | list | tuple):
+        return f"({', '.join(f'{number:g}' for number in np.ravel(value).tolist())})"
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 

@@ -215,6 +215,31 @@ class TrainingGraph:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.where(variance > 0, energy / self.total_edge_weight / variance, np.nan))
 
+    def slowness(self, Y: ArrayLike) -> float:
+        """The sum of max(0, 1 - Delta / 2) over features, decorrelated one after the other.
+
+        A feature that says nothing new adds nothing, nor does one that is no slower than noise (Delta 2).
+
+        Parameters
+        ----------
+        Y : array-like of shape (N,) or (N, k)
+        """
+        values = np.asarray(Y, dtype=np.float64)
+        values = values[:, None] if values.ndim == 1 else values
+        v = self.vertex_weights / self.total_vertex_weight
+        values = values - v @ values
+        new: list[Floats] = []
+        for column in values.T:
+            size, left = v @ column**2, column
+            for _ in range(2):  # twice is enough
+                for one in new:
+                    left = left - (v @ (left * one)) * one
+            variance = v @ left**2
+            if variance > 1e-10 * size:
+                new.append(left / np.sqrt(variance))
+        deltas = self.delta(np.stack(new, axis=1)) if new else np.zeros(0)
+        return float(np.sum(np.maximum(0.0, 1.0 - deltas / 2.0)))
+
     def to_sparse(self) -> sp.csr_array:
         """All edge weights as a symmetric N x N sparse matrix; for small graphs (dense groups fill it)."""
         return sp.csr_array(sum((part.edges.to_sparse() for part in self.parts[1:]), self.parts[0].edges.to_sparse()))

@@ -18,7 +18,7 @@ HASH_BITS = 16
 
 def as_labels(y: Any) -> Any:
     """Labels in a form that need not be converted again: an array, unless that would lose names or what they mean."""
-    as_they_are = y is None or isinstance(y, Mapping) or hasattr(y, "columns") or is_categorical(y)
+    as_they_are = isinstance(y, np.ndarray | None | Mapping) or hasattr(y, "columns") or is_categorical(y)
     return y if as_they_are else np.asarray(y)
 
 
@@ -71,7 +71,7 @@ def _column(y: Any, name: Any) -> Any:
         raise ValueError(f"y has no label {name!r}; it has {names}")
     if isinstance(y, Mapping) or hasattr(y, "columns"):
         return y[name]
-    if is_categorical(y):
+    if not isinstance(y, np.ndarray) and is_categorical(y):
         return y
     y = np.asarray(y)
     return y[:, name] if y.ndim == 2 else y

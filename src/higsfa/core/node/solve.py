@@ -195,8 +195,6 @@ def _regress(
 def scales(M: Floats, largest_rest: float, options: NodeOptions) -> Floats:
     """The matrix that scales (and with "qr" mixes) unit-variance slow features: y' = A s'."""
     J = M.shape[1]
-    if not options.preserve:
-        return np.eye(J)
     if options.scaling == "sensitivity":
         lengths = np.linalg.norm(M, axis=0)
         return np.diag(_bounded(lengths, largest_rest, options.min_scale))
@@ -232,8 +230,10 @@ def _assemble(
 ) -> Node:
     """Write slow and reconstructive parts as affine maps, relative to the shift first."""
     n, inputs, B, M = frontend.n_expanded, frontend.layout.input_rows, slow.B[:, :J], fit.M
-    A = scales(M, float(np.sqrt(np.max(fit.variances, initial=0.0))), options)
-    decode_slow = M @ _inverted(A)
+    A, decode_slow = np.eye(J), M
+    if options.preserve:
+        A = scales(M, float(np.sqrt(np.max(fit.variances, initial=0.0))), options)
+        decode_slow = M @ _inverted(A)
     F = A @ B.T
     # y' = A s' with s' of weighted mean 0; b makes the residual x' - M s' - b of plain mean 0.
     f = -F @ cov.mean[:n]

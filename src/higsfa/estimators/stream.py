@@ -1,0 +1,107 @@
+"""Estimators that are fitted batch by batch: samples wait until there are enough of them, features until asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+from higsfa.core.expansion.expansion import as_expansion
+from higsfa.estimators.node import NodeEstimator
+from higsfa.estimators.validation import assert_finite, check_data
+from higsfa.training.sources import Array as ArraySource
+from higsfa.training.sources import as_source
+from higsfa.training.statistics import Statistics
+
+MAX_ROWS, MAX_VALUES = 8192, 2**22
+"""Samples that wait: enough that their sums cost little more than their products, and no more memory than a tile."""
+
+
+class exact:  # noqa: N801
+    """A method that is there only where it is exact; elsewhere, asking for it tells why not and what to change."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        update_wrapper(self, method)
+
+    def __get__(self, estimator: Any, owner: Any = None) -> Any:
+        if estimator is None:
+            return self._method
+        reason = estimator._why_inexact()
+        if reason:
+            raise AttributeError(f"{type(estimator).__name__}.{self._method.__name__}: {reason}")
+        return MethodType(self._method, estimator)
+
+
+class StreamEstimator(NodeEstimator):
+    """What estimators share that are fitted batch by batch."""
+
+    _pending: tuple[dict[str, Any], ...] = ()
+    """Batches whose sums have not been taken yet."""
+
+    def _why_inexact(self) -> str:
+        """Why batches do not add up to a fit of all samples; empty if they do."""
+        if self.center is None and not as_expansion(self.expansion).is_linear:
+            return (
+                f"the expansion '{self.expansion}' acts on centred data, so the mean must be known beforehand: pass it as "
+                "center="
+            )
+        return ""
+
+    def _sum_batches(self, batches: tuple[dict[str, Any], ...]) -> Statistics:
+        """Statistics of batches."""
+        raise NotImplementedError
+
+    def _check_batch(self, X: Any) -> Any:
+        """Samples of a batch, as an array of our own, or as a source where they are read piece by piece."""
+        source = check_data(self, X, reset=not hasattr(self, "n_features_in_"))
+        if not isinstance(source, ArraySource):
+            return source
+        assert_finite(self, source.X)
+        return np.array(source.X, order="C")
+
+    def _take_in(self, batch: dict[str, Any], forgetting: float) -> None:
+        """Add a batch; features are worked out when they are asked for."""
+        if not 0 < forgetting <= 1:
+            raise ValueError(f"forgetting must be above 0 and at most 1, got {forgetting!r}")
+        alike = not self._pending or all(_alike(self._pending[-1][key], value) for key, value in batch.items())
+        if forgetting < 1 or not alike:
+            self._settle()
+            if forgetting < 1 and self._statistics is not None:
+                self._statistics = self._statistics.scaled(forgetting)
+        self._pending = (*self._pending, batch)
+        self._solved = None
+        n = sum(len(one["X"]) for one in self._pending)
+        if n >= MAX_ROWS or n * self.n_features_in_ >= MAX_VALUES or not alike:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Add the sums of all batches that wait."""
+        if self._pending:
+            batches, self._pending = self._pending, ()
+            with np.errstate(all="ignore"):
+                new = self._sum_batches(batches)
+            self._statistics = new if self._statistics is None else self._statistics + new
+
+
+def joined(batches: tuple[dict[str, Any], ...], key: str) -> Any:
+    """What the batches hold under a key, one after the other; None if they hold nothing."""
+    values = [batch[key] for batch in batches]
+    if values[0] is None or len(values) == 1:
+        return values[0]
+    return np.concatenate(values)
+
+
+def samples_of(batches: tuple[dict[str, Any], ...]) -> Any:
+    """The samples of all batches as a source."""
+    return as_source(joined(batches, "X"))
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two batches can be put one after the other without changing a value."""
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return a is None and b is None
+    return a.dtype == b.dtype or (a.dtype.kind == b.dtype.kind and a.dtype.kind in "SUiub")
