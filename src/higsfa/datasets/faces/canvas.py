@@ -41,44 +41,25 @@ class Canvas:
     def crease(self, along: np.ndarray, across: np.ndarray, width: float, depth: Any, shadow: float) -> None:
         """Draw a line in the skin that is deepest at along = 0, ends at |along| = 1 and is faint if thin as a pixel."""
         seen = float(np.hypot(width, 0.8 * self.pixel))
-        line = bell(along * along) * bell((across * (1 / seen)) ** 2)
-        line *= depth * (width / seen)
+        line = bell(along * along) * bell((across * (1 / seen)) ** 2) * (depth * (width / seen))
         self.height -= line * (0.55 * width)
-        line *= -shadow
-        line += 1
-        self.albedo *= line
+        self.albedo *= 1 - shadow * line
 
 
 def bell(square: np.ndarray) -> np.ndarray:
     """A bell of finite width from t²: (1 - t²)² for |t| < 1, else 0."""
-    m = np.subtract(1, square)
-    np.maximum(m, 0, out=m)
-    m *= m
-    return m
+    return np.asarray(np.maximum(1 - square, 0) ** 2)
 
 
 def step(distance: np.ndarray, width: Any) -> np.ndarray:
     """A smooth step from 0 at distance -width to 1 at distance width."""
-    t = distance * (0.5 / width)
-    t += 0.5
-    np.clip(t, 0, 1, out=t)
-    u = t * -2.0
-    u += 3
-    u *= t
-    u *= t
-    return u
+    t = np.clip(distance * (0.5 / width) + 0.5, 0, 1)
+    return np.asarray((3 - 2 * t) * t * t)
 
 
 def disc(x: np.ndarray, y: np.ndarray, cx: Any, cy: Any, rx: Any, ry: Any) -> np.ndarray:
     """Squared distance from the centre of an ellipse, in radii."""
-    u = x - cx
-    u *= 1 / rx
-    u *= u
-    v = y - cy
-    v *= 1 / ry
-    v *= v
-    u += v
-    return u
+    return np.asarray(((x - cx) * (1 / rx)) ** 2 + ((y - cy) * (1 / ry)) ** 2)
 
 
 @lru_cache(maxsize=4)
@@ -111,10 +92,6 @@ def textures(size: int) -> tuple[int, dict[str, np.ndarray]]:
 
 def texels(x: np.ndarray, y: np.ndarray, p: Any, n: int) -> np.ndarray:
     """Index of each pixel in the flat textures; every person has another part of them."""
-    column = ((x + p.texture_x) * (n / _PERIOD)).astype(np.int32)
-    row = ((y + p.texture_y) * (n / _PERIOD)).astype(np.int32)
-    column &= n - 1
-    row &= n - 1
-    row *= n
-    row += column
-    return row
+    column = ((x + p.texture_x) * (n / _PERIOD)).astype(np.int32) & (n - 1)
+    row = ((y + p.texture_y) * (n / _PERIOD)).astype(np.int32) & (n - 1)
+    return np.asarray(n * row + column)
