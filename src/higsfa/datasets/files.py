@@ -1,45 +1,37 @@
-"""Labels, ages and eye positions from text files that users have, which are not trusted: tables and landmarks."""
+"""What users have on disk, which is not trusted: tables, landmarks, and image files found by the paths in a table."""
 
 from __future__ import annotations
 
 import csv as csvlib
 import io
+import os
 import re
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import cache
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.datasets.image_files import stem
 from higsfa.io import open_regular, read_regular
 
-MAX_LINE = 65_536
-"""Longest line of a table, in characters."""
-MAX_ROWS = 5_000_000
-"""Most rows of a table."""
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+MAX_LINE, MAX_ROWS = 65_536, 5_000_000  # of a table; a line is counted in characters
 MAX_LANDMARK_BYTES = 100_000
-"""Size of the largest landmark file that is read."""
 GENDERS = {"m": "M", "male": "M", "man": "M", "f": "F", "female": "F", "woman": "F"}
-MORPH_RACES = {
-    "black": "B",
-    "african american": "B",
-    "white": "W",
-    "caucasian": "W",
-    "asian": "A",
-    "hispanic": "H",
-    "other": "O",
-    **{letter.lower(): letter for letter in "BWAHO"},
-}
+MORPH_RACES = {"black": "B", "african american": "B", "white": "W", "caucasian": "W", "asian": "A", "hispanic": "H"}
+MORPH_RACES |= {"other": "O"} | {letter.lower(): letter for letter in "BWAHO"}
 DATE_FORMATS = ("%Y-%m-%d", "%Y/%m/%d", "%Y%m%d", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d.%m.%Y", "%m/%d/%y")
-EYE_COLUMNS = [
-    (f"{left}_x", f"{left}_y", f"{right}_x", f"{right}_y")
-    for left, right in (("left_eye", "right_eye"), ("leye", "reye"), ("eye_left", "eye_right"), ("eye1", "eye2"))
-] + [("lx", "ly", "rx", "ry"), ("x1", "y1", "x2", "y2"), ("lefteyex", "lefteyey", "righteyex", "righteyey")]
+EYES = (
+    *(("left_eye_{}", "right_eye_{}"), ("leye_{}", "reye_{}"), ("eye_left_{}", "eye_right_{}"), ("eye1_{}", "eye2_{}")),
+    *(("l{}", "r{}"), ("{}1", "{}2"), ("lefteye{}", "righteye{}")),
+)
+"""Names of columns with x and y of both eyes."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +45,10 @@ class Table:
 
     def column(self, *names: str, required: bool = False) -> Any:
         """The column with the first of these names that exists, stripped of blanks; None if there is none."""
-        known = {plain(column): i for i, column in reversed(list(enumerate(self.header)))}
-        for name in names:
-            if (i := known.get(plain(name))) is not None:
-                return [row[i].strip() for row in self.rows]
+        known = list(map(plain, self.header))
+        for name in map(plain, names):
+            if name in known:
+                return [row[known.index(name)].strip() for row in self.rows]
         if required:
             raise ValueError(f"{self.path}: no column {' or '.join(map(repr, names))} among {self.header}")
         return None
@@ -114,33 +106,27 @@ def _limited_lines(file: Any, path: Path) -> Iterator[str]:
 # ---------------------------------------------------------------------- labels
 
 
-def objects(values: list[Any]) -> NDArray[Any]:
-    out = np.empty(len(values), dtype=object)
-    out[:] = values
-    return out
-
-
-def names_of(column: list[str], spelling: Mapping[str, str]) -> NDArray[Any]:
+def names_of(column: Sequence[str], spelling: Mapping[str, str]) -> NDArray[Any]:
     """Names in one spelling. Unknown ones stay as they are; empty ones become None."""
-    return objects([spelling.get(text.lower(), text) or None for text in column])
+    return np.array([spelling.get(text.lower(), text) or None for text in column], dtype=object)
 
 
 def number(text: str) -> float:
-    """A finite number, or NaN. Python would read 1_11 as 111, but here it is a name."""
+    """A finite number, else NaN; 1_11, which is a number in Python, is none here."""
     try:
-        value = float("nan" if "_" in text else text)
+        value = float(text)
     except ValueError:
-        return float("nan")
-    return value if np.isfinite(value) else float("nan")
+        return np.nan
+    return value if np.isfinite(value) and "_" not in text else np.nan
 
 
 def values_of(column: list[str]) -> NDArray[Any]:
-    """Numbers if all are, else strings. 001 is a name, and so are more digits than a double can tell apart."""
+    """Numbers if all are, else strings. 001 is a name, and so are more digits than a double holds."""
     blank = np.array([text.lower() in ("", "nan", "na", "none", "null") for text in column])
     numbers = np.array([number(text) for text in column])
     names = any(re.match(r"0\d", text) or re.fullmatch(r"[+-]?\d{16,}", text) for text in column)
     if blank.all() or names or np.isnan(numbers[~blank]).any():
-        return objects([text or None for text in column])
+        return names_of(column, {})
     return numbers.astype(np.int64) if all(re.fullmatch(r"[+-]?\d+", text) for text in column) else numbers
 
 
@@ -148,7 +134,7 @@ def values_of(column: list[str]) -> NDArray[Any]:
 
 
 def morph_ages(table: Table) -> NDArray[np.float64]:
-    """Ages from the dates of birth and acquisition where they agree with the column of ages, else from that column."""
+    """Ages from the dates of birth and photograph where they agree with the column of ages, else from that column."""
     column = table.column("age")
     born = table.column("dob", "date_of_birth", "birth_date", "birthdate")
     taken = table.column("doa", "date_of_acquisition", "date_of_arrest", "photo_date", "acquisition_date")
@@ -164,8 +150,7 @@ def morph_ages(table: Table) -> NDArray[np.float64]:
         if start > end and form.endswith("%y"):  # Python reads years of two digits as 1969 to 2068
             start = _birthday(start, start.year - 100)
         exact = _years(start, end)
-        agrees = np.isnan(ages[i]) or abs(np.floor(exact) - ages[i]) <= 1
-        if 0 <= exact <= 120 and agrees:
+        if 0 <= exact <= 120 and not abs(np.floor(exact) - ages[i]) > 1:  # NaN agrees with any age
             ages[i] = exact
     return ages
 
@@ -173,22 +158,20 @@ def morph_ages(table: Table) -> NDArray[np.float64]:
 def middle_of_group(text: str, place: str) -> float:
     """The middle of an age group such as "20-29"; five years into one such as "more than 70"."""
     if text == "":
-        return float("nan")
-    numbers = [int(digits) for digits in re.findall(r"\d{1,3}", text)]
-    if len(numbers) == 2 and numbers[0] <= numbers[1]:
-        return sum(numbers) / 2
-    if len(numbers) == 1:
-        open_ended = re.search(r"more|over|above|older|\+", text.lower())
-        return numbers[0] + 5.0 if open_ended else float(numbers[0])
+        return np.nan
+    match [int(digits) for digits in re.findall(r"\d{1,3}", text)]:
+        case [low, high] if low <= high:
+            return (low + high) / 2
+        case [low]:
+            return low + (5.0 if re.search(r"more|over|above|older|\+", text.lower()) else 0.0)
     raise ValueError(f"{place}: age {text!r} is no age group such as '20-29' or 'more than 70'")
 
 
 def _dates(*columns: list[str]) -> list[tuple[list[date | None], str]]:
-    """The dates of each column and their format, the one that fits most of them.
+    """The dates of each column and their format: the one that fits most of them.
 
-    A column has one format, so 3/4/1970 is read in the same way as 13/4/1970. If several formats fit a column equally
-    well, the one that fits most of the other columns wins. If day and month can still be exchanged, the month comes
-    first, as in the United States.
+    Of formats that fit a column equally well, the one that fits more of the other columns wins, then the one with the
+    month first, as in the United States.
     """
     texts = [[re.split(r"[ T]", text)[0] for text in column] for column in columns]
     read: dict[str, list[dict[str, date]]] = {}
@@ -197,11 +180,11 @@ def _dates(*columns: list[str]) -> list[tuple[list[date | None], str]]:
         if all(len(found) == len(set(column) - {""}) for found, column in zip(read[form], texts, strict=True)):
             break
 
-    def best(i: int) -> str:
-        return max(read, key=lambda form: (len(read[form][i]), sum(map(len, read[form]))))
-
-    chosen = [best(i) for i in range(len(columns))]
-    return [([read[form][i].get(text) for text in texts[i]], form) for i, form in enumerate(chosen)]
+    chosen = []
+    for i, column in enumerate(texts):
+        form = max(read, key=lambda form: (len(read[form][i]), sum(map(len, read[form]))))
+        chosen.append(([read[form][i].get(text) for text in column], form))
+    return chosen
 
 
 def _date(text: str, form: str) -> date | None:
@@ -213,10 +196,9 @@ def _date(text: str, form: str) -> date | None:
 
 def _years(born: date, taken: date) -> float:
     """Age whose integer part is the number of birthdays."""
-    birthday, following = _birthday(born, taken.year), _birthday(born, taken.year + 1)
-    if birthday > taken:
-        birthday, following = _birthday(born, taken.year - 1), birthday
-    return birthday.year - born.year + (taken - birthday).days / (following - birthday).days
+    year = taken.year - (_birthday(born, taken.year) > taken)
+    last, following = _birthday(born, year), _birthday(born, year + 1)
+    return year - born.year + (taken - last).days / (following - last).days
 
 
 def _birthday(born: date, year: int) -> date:
@@ -231,11 +213,8 @@ def _birthday(born: date, year: int) -> date:
 
 def eye_columns_of(table: Table) -> NDArray[np.float64] | None:
     """Eye positions from columns with one of the usual names."""
-    for names in EYE_COLUMNS:
-        columns = [table.column(name) for name in names]
-        if all(column is not None for column in columns):
-            return eye_array(columns, table)
-    return None
+    columns = ([table.column(eye.format(axis)) for eye in pair for axis in "xy"] for pair in EYES)
+    return next((eye_array(four, table) for four in columns if None not in four), None)
 
 
 def eye_array(columns: list[list[str]], table: Table) -> NDArray[np.float64]:
@@ -247,9 +226,8 @@ def eye_array(columns: list[list[str]], table: Table) -> NDArray[np.float64]:
 
 
 def left_first(eyes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The eye further to the left in the image comes first, because tables differ in whose left they mean."""
-    swapped = eyes[:, 0, 0] > eyes[:, 1, 0]
-    return np.where(swapped[:, None, None], eyes[:, ::-1], eyes)
+    """The eye further to the left in the image first, because tables differ in whose left they mean."""
+    return np.where((eyes[:, 0, 0] > eyes[:, 1, 0])[:, None, None], eyes[:, ::-1], eyes)
 
 
 def eyes_by_name(table: Table, photos: list[str]) -> NDArray[np.float64]:
@@ -262,8 +240,7 @@ def eyes_by_name(table: Table, photos: list[str]) -> NDArray[np.float64]:
         raise ValueError(f"{table.path}: the table is empty; it needs a row with the eyes of each image")
     columns = [[row[i].strip() for row in table.rows] for i in range(5)]
     found = dict(zip(map(stem, columns[0]), eye_array(columns[1:], table), strict=True))
-    unknown = np.full((2, 2), np.nan)
-    eyes = np.array([found.get(stem(photo), unknown) for photo in photos])
+    eyes = np.array([found.get(stem(photo), np.full((2, 2), np.nan)) for photo in photos])
     if np.isnan(eyes).all():
         raise ValueError(f"{table.path}: none of its names, such as {columns[0][0]!r}, is that of an image")
     return eyes
@@ -277,3 +254,96 @@ def landmarks_of(path: Path) -> NDArray[np.float64]:
     if len(numbers) != 136 or np.isnan(numbers).any():
         raise ValueError(f"{path}: expected 68 landmarks, that is 136 numbers between braces, found {len(numbers)}")
     return numbers.reshape(68, 2)
+
+
+# ---------------------------------------------------------------------- image files
+
+
+def existing_folder(folder: Any) -> Path:
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"folder: there is no folder {folder}")
+    return Path(folder)
+
+
+def subfolder(folder: Path, name: str) -> Path | None:
+    """The subfolder of that name, ignoring case."""
+    return next((path for path in sorted(folder.iterdir()) if path.name.lower() == name and path.is_dir()), None)
+
+
+def files_in(folder: Path, suffixes: tuple[str, ...] = IMAGE_SUFFIXES) -> list[Path]:
+    """Files with these suffixes in the folder and its subfolders, sorted by path."""
+    found = (Path(where, name) for where, _, names in os.walk(folder) for name in names if not name.startswith("."))
+    return sorted(path for path in found if path.name.lower().endswith(suffixes))
+
+
+def stem(path: str) -> str:
+    """The name of an image file in lower case, without folders and suffix."""
+    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    return name.rpartition(".")[0] if name.endswith(IMAGE_SUFFIXES) else name
+
+
+def parse_names(
+    folder: Path, pattern: str, example: str, on_malformed: str, data_set: str
+) -> tuple[tuple[Path, ...], list[tuple[str, ...]], tuple[str, ...]]:
+    """Images whose names match the pattern, the groups of each match, and notes on the images left out."""
+    check_choice("on_malformed", on_malformed)
+    matches = {path: re.fullmatch(pattern, path.name, re.IGNORECASE | re.ASCII) for path in files_in(folder)}
+    found = {path: match.groups() for path, match in matches.items() if match}
+    form = f"of the form {example}"
+    skipped = [f"{path.relative_to(folder)}: the name is not {form}" for path in matches if path not in found]
+    if not found:
+        raise FileNotFoundError(f"folder: no image with a name {form} in {folder}")
+    if skipped:
+        some = f"{data_set}: {len(skipped)} images have names that are not {form}: {first_few(skipped)}"
+        if on_malformed == "raise":
+            raise ValueError(f"{some}; on_malformed='skip' leaves them out")
+        warnings.warn(f"{some}; they are left out", UserWarning, stacklevel=3)
+    return tuple(found), list(found.values()), tuple(skipped)
+
+
+def path_parts(photo: str, where: str) -> list[str]:
+    """The parts of a path in a table. It must not lead out of the folder, on any operating system."""
+    parts = [part for part in photo.replace("\\", "/").split("/") if part not in ("", ".")]
+    outside = photo.startswith(("/", "\\")) or PureWindowsPath(photo).drive or ".." in parts or "\0" in photo
+    if outside or not parts:
+        raise ValueError(f"{where}: path {photo!r} must name a file inside the folder, without '..' or a drive or root")
+    return parts
+
+
+def finder(folder: Path, any_folder: bool) -> Callable[[list[str]], Path | None]:
+    """A function that finds the file of a path in the folder, ignoring case.
+
+    A path may start with the names of the folder and its parents or, with `any_folder`, with any names. Links are
+    followed, because the folder is the user's own even if the table is not.
+    """
+    above = [part.lower() for part in folder.resolve().parts]
+
+    @cache
+    def listing(where: str) -> dict[str, str]:
+        entries = sorted(os.listdir(where)) if os.path.isdir(where) else []
+        return {entry.lower(): entry for entry in entries} | {entry: entry for entry in entries}
+
+    def descend(parts: list[str]) -> Path | None:
+        where = str(folder)
+        for part in parts:
+            entry = listing(where).get(part) or listing(where).get(part.lower())
+            if entry is None:
+                return None
+            where = os.path.join(where, entry)
+        return Path(where) if os.path.isfile(where) else None
+
+    def find(parts: list[str]) -> Path | None:
+        lower = [part.lower() for part in parts]
+        ends = (parts[i:] for i in range(len(parts)) if i == 0 or any_folder or lower[:i] == above[-i:])
+        return next((path for path in map(descend, ends) if path is not None), None)
+
+    return find
+
+
+def check_choice(name: str, value: str) -> None:
+    if value not in ("raise", "skip"):
+        raise ValueError(f"{name}={value!r} is unknown; use 'raise' or 'skip'")
+
+
+def first_few(texts: list[str], n: int = 5) -> str:
+    return ", ".join(texts[:n]) + (", ..." if len(texts) > n else "")
