@@ -1,11 +1,8 @@
 """Small random distortions of images, each a pure function of the seed and the indices of the image and the copy.
 
-A network reads its data several times, in any order, on several threads or machines, and must see the same pixels each
-time. So every random number is a hash (splitmix64) of what it is for, not the next state of a generator. Pixels follow
-from it by integers and single IEEE operations, without functions of the mathematical library, so they do not depend on
-the machine. (Noise comes from a table of normal quantiles, rounded to single precision.)
-
-The geometric parts are composed into one warp, see :class:`higsfa.images.geometry.Warp`.
+A network reads its data several times, in any order, on many threads or machines, and must see the same pixels each
+time. So a random number is a hash (splitmix64) of what it is for, and pixels follow from it by integers and single IEEE
+operations, without the mathematical library. (Noise comes from a table of normal quantiles in single precision.)
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from higsfa.images.geometry import DOUBLE, SINGLE, CubicWarp, LinearWarp, Warp
-from higsfa.images.pixels import check_range, limits
+from higsfa.images.pixels import check_range, limits, stored
 
 __all__ = ["Distortion"]
 
@@ -35,10 +32,9 @@ SHIFT_X, SHIFT_Y, ROTATION, SCALE, MIRROR, BRIGHTNESS, CONTRAST, NOISE = range(8
 
 
 class Draw(NamedTuple):
-    """Amounts of distortion, one array with a value per copy for each.
+    """Amounts of distortion, one value per copy, in the units of :class:`Distortion`; scale and contrast are factors.
 
-    Shifts are in pixels, to the right and down; rotation is in degrees, counter-clockwise; scale and contrast are
-    factors; brightness is a fraction of the full range of grey values.
+    Shifts go to the right and down, rotations counter-clockwise.
     """
 
     shift_x: Floats
@@ -69,25 +65,23 @@ class Distortion:
     brightness : float, default=0.0
         Added to all grey values, as a fraction of the full range (that of the dtype for integers, 1 for floats).
     contrast : float, default=0.0
-        Change of the factor that scales grey values about the middle of the range (0.5 for floats).
+        Change of the factor that scales grey values about the middle of the range.
     mirror : bool, default=False
-        Whether half of the copies are flipped left to right.
+        Flip half of the copies left to right.
     noise : float, default=0.0
         Standard deviation of independent normal noise in each pixel and channel, as a fraction of the full range.
     identity_first : bool, default=False
-        Whether copy 0 of an image is the image itself.
+        Make copy 0 of an image the image itself.
     interpolation : {"cubic", "linear"}, default="cubic"
-        Interpolation of grey values between pixels. "cubic" (cubic B-splines through all pixels) keeps fine lines and
-        grain. "linear" (between the nearest four pixels) is nearly three times as fast but blurs them, so that
-        undistorted images look different to a network that was trained on such copies.
+        Cubic B-splines keep fine lines and grain. "linear" is nearly three times as fast but blurs them, so that
+        undistorted images look different to a network trained on such copies.
 
     Notes
     -----
-    An image is flipped first, then scaled and rotated, then shifted; pixels at the border are repeated outwards. Then
-    come contrast, brightness and noise. Integers are rounded and clipped to the range of their dtype. Floats are not
-    clipped, and cubic interpolation overshoots a little beside sharp edges. Shifts by whole pixels do not change grey
-    values, except for rounding errors of floats with cubic interpolation. A float that is not finite makes the pixels
-    around it invalid: its neighbours with linear interpolation, up to 33 pixels away with cubic.
+    An image is flipped, scaled and rotated, then shifted; pixels at the border are repeated outwards. Then come
+    contrast, brightness and noise. Integers are rounded and clipped to the range of their dtype; floats are not
+    clipped, and cubic interpolation overshoots a little beside sharp edges. A float that is not finite spoils its
+    neighbours with linear interpolation, and pixels up to 33 away with cubic.
 
     The defaults are those of the data sets DR and S of the paper.
 
@@ -123,7 +117,7 @@ class Distortion:
                 raise ValueError(f"{name}={getattr(self, name)} is an amplitude and must be between 0 and {limit:g}")
 
     def draw(self, samples: ArrayLike, copies: ArrayLike) -> Draw:
-        """The amounts of distortion of these copies of these images; `identity_first` has no influence."""
+        """The amounts of distortion of these copies of these images, whatever `identity_first` is."""
         random = uniforms(copy_keys(self.seed, samples, copies), NOISE)
 
         def between(parameter: int, amplitude: float) -> Floats:
@@ -170,38 +164,22 @@ class Distortion:
         n, height, width = images.shape[:3]
         channels = images.shape[3] if images.ndim == 4 else 1
         planes = images.reshape(n, height, width, channels)
-        warp = WARPS[self.interpolation](n, height, width, self._reach(height, width), images.dtype)
+        reach = (height + width + 2 * self.shift) / (1.0 - self.scale) + height + width  # bounds positions and terms
+        warp = WARPS[self.interpolation](n, height, width, reach, images.dtype)
+        moves = self.shift or self.rotation or self.scale or self.mirror
         for lo in range(0, n, warp.batch):
             part = slice(lo, lo + warp.batch)
-            if self._moves:
-                warp.locate(*self._positions(Draw._make(amount[part] for amount in draw), height, width))
+            if moves:
+                warp.locate(*_positions(Draw._make(amount[part] for amount in draw), height, width))
             for channel in range(channels):
-                grey = warp.read(planes[part, :, :, channel]) if self._moves else warp.copy(planes[part, :, :, channel])
+                plane = planes[part, :, :, channel]
+                grey = warp.read(plane) if moves else plane.astype(warp.real)
                 self._tone(grey, draw.contrast[part], draw.brightness[part], keys[part], images.dtype, channel)
-                out.reshape(planes.shape)[part, :, :, channel] = _rounded(grey, images.dtype)
+                out.reshape(planes.shape)[part, :, :, channel] = stored(grey, images.dtype, clip=False)
         if self.identity_first:
             first = copies == 0
             out[first] = images[first]
         return out
-
-    @property
-    def _moves(self) -> bool:
-        return bool(self.shift or self.rotation or self.scale or self.mirror)
-
-    def _reach(self, height: int, width: int) -> float:
-        """A bound of all positions and of their terms."""
-        return (height + width + 2 * self.shift) / (1.0 - self.scale) + height + width
-
-    def _positions(self, draw: Draw, height: int, width: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """Positions that pixels are read from, as :meth:`Warp.locate` takes them."""
-        sin, cos = (part / draw.scale for part in sin_cos(np.deg2rad(draw.rotation)))
-        x, y = (width - 1) / 2, (height - 1) / 2
-        right = np.arange(width) - x - draw.shift_x[:, None]
-        down = np.arange(height) - y - draw.shift_y[:, None]
-        flip = np.where(draw.mirror, -1.0, 1.0)
-        along_x, across_x = right * (cos * flip)[:, None] + x, -down * (sin * flip)[:, None]
-        along_y, across_y = right * sin[:, None], down * cos[:, None] + y
-        return along_x, across_x, along_y, across_y
 
     def _tone(
         self, grey: NDArray[Any], contrast: Floats, brightness: Floats, keys: Keys, dtype: np.dtype[Any], channel: int
@@ -216,6 +194,18 @@ class Distortion:
             rough = normal(keys, NOISE + channel, grey[0].size)
             rough *= np.float32(self.noise * (high - low))
             grey += rough.reshape(grey.shape)
+
+
+def _positions(draw: Draw, height: int, width: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """Positions that pixels are read from, as :meth:`Warp.locate` takes them."""
+    sin, cos = (part / draw.scale for part in sin_cos(np.deg2rad(draw.rotation)))
+    x, y = (width - 1) / 2, (height - 1) / 2
+    right = np.arange(width) - x - draw.shift_x[:, None]
+    down = np.arange(height) - y - draw.shift_y[:, None]
+    flip = np.where(draw.mirror, -1.0, 1.0)
+    along_x, across_x = right * (cos * flip)[:, None] + x, -down * (sin * flip)[:, None]
+    along_y, across_y = right * sin[:, None], down * cos[:, None] + y
+    return along_x, across_x, along_y, across_y
 
 
 def copy_keys(seed: int, samples: ArrayLike, copies: ArrayLike) -> Keys:
@@ -264,17 +254,10 @@ def quantiles() -> NDArray[np.float32]:
 
 
 def sin_cos(angle: Floats) -> Iterator[Floats]:
-    """Sine and cosine of angles up to pi, to 1e-14, by sums and products only: the same on every machine."""
+    """Sine and cosine of angles up to pi, to 1e-14, with the same bits on every machine."""
     square = angle * angle
     for first, start in ((angle, 1), (1.0, 0)):
         series = np.zeros_like(angle)
         for power in range(start + 28, start - 1, -2):
             series = series * square + (-1.0) ** ((power - start) // 2) / factorial(power)
         yield series * first
-
-
-def _rounded(grey: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    if dtype.kind != "f":
-        np.rint(grey, out=grey)
-        np.clip(grey, *limits(dtype), out=grey)
-    return grey

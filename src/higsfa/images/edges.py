@@ -15,9 +15,8 @@ __all__ = ["oriented_edges"]
 def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch: int = 32) -> NDArray[np.float32]:
     """Strength of edges in each direction, in each cell of grey images.
 
-    A front end for networks on photographs, whose pixels depend more on light and skin than on the label. Nothing is
-    learned, and images do not influence each other. Use ``sources.map(images, oriented_edges)`` for training and
-    ``oriented_edges(images)`` afterwards; :func:`higsfa.presets.photographs` is a network for its output.
+    A fixed front end for networks on photographs, whose pixels depend more on light and skin than on the label. Train
+    on ``sources.map(images, oriented_edges)``; :func:`higsfa.presets.photographs` is a network for its output.
 
     Parameters
     ----------
@@ -26,10 +25,9 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
     cell : int, default=4
         Side of a cell in pixels.
     directions : int, default=12
-        Directions from dark to bright, all around the circle: channel 0 is brighter to the right, and the next ones
-        turn clockwise, towards brighter below.
+        Directions from dark to bright around the circle: channel 0 is brighter to the right, the next turn clockwise.
     batch : int, default=32
-        Images at a time. The result does not depend on it.
+        Images at a time; it does not change the result.
 
     Returns
     -------
@@ -38,9 +36,8 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
 
     Notes
     -----
-    The gradient of each pixel is distributed over the directions, averaged with triangular weights that reach half a
-    cell into the neighbouring cells, and divided by the mean strength of edges in 3 x 3 cells, so that contrast matters
-    little. Adding a constant to an image changes nothing.
+    The gradient of each pixel is shared out over the directions, averaged with triangular weights that reach half a
+    cell into the next cells, and divided by the mean strength of edges in 3 x 3 cells, so that contrast matters little.
 
     Examples
     --------
@@ -76,8 +73,7 @@ def _describe(x: NDArray[Any], down: NDArray[Any], right: NDArray[Any], angles: 
     gy, gx = np.zeros_like(x), np.zeros_like(x)
     gy[:, 1:-1], gx[:, :, 1:-1] = (x[:, 2:] - x[:, :-2]) / 2, (x[:, :, 2:] - x[:, :, :-2]) / 2
     strength = np.sqrt(gx**2 + gy**2) + np.float32(1e-6)
-    gy /= strength
-    gx /= strength
+    gy, gx = gy / strength, gx / strength
     pooled = []
     for cos, sin in zip(np.cos(angles), np.sin(angles), strict=True):
         share = np.maximum(gx * cos + gy * sin, 0)

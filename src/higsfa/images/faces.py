@@ -39,20 +39,14 @@ def normalize_pose(
         The centres of the eyes, (x, y) as in :mod:`higsfa.images.geometry`, in any order. Without them, or with NaN,
         the largest centred part of the aspect ratio of `size` is taken.
     size : (height, width), default=(260, 256)
-        Size of the result.
-    eye_distance : float, default=60
-        Pixels between the eyes in the result.
-    eye_height : float, default=96
-        Row of the eyes in the result, counted from 0 at the top. They are symmetric about its vertical axis.
+        Size of the result; the default is the paper's.
+    eye_distance, eye_height : float, default=60 and 96
+        Pixels between the eyes, and their row, in the result. The paper does not give them; the defaults put the middle
+        between eyes and mouth of a frontal face near the centre.
 
     Returns
     -------
     array of that size, with the dtype and the channels of the image
-
-    Notes
-    -----
-    The size is the paper's. The paper gives neither the distance of the eyes nor their row. With these defaults the
-    middle between eyes and mouth of a frontal face is near the centre.
 
     Examples
     --------
@@ -120,10 +114,9 @@ def square_map(shape: tuple[int, int], size: int, square: float | None, shift_up
 
 @dataclass(frozen=True)
 class FaceSampler:
-    """From photographs to small normalised faces: pose, square and contrast in one step.
+    """From photographs to small normalised faces: pose, square and contrast in one step, rounded once at the end.
 
-    A sampler for :func:`higsfa.sources.images`. The two geometric steps are composed, so that pixels are read from the
-    photograph only once. The defaults are the paper's.
+    A sampler for :func:`higsfa.sources.images`. The defaults are the paper's.
 
     Parameters
     ----------
@@ -133,7 +126,7 @@ class FaceSampler:
         The eyes in each photograph, (x, y) in the upright picture; see :meth:`of`. Without it, the centre of every
         photograph is cropped.
     without_eyes : {"raise", "center"}, default="raise"
-        What to do with a photograph that is not in `eyes`, or whose eyes are NaN: raise an error, or crop its centre.
+        What to do with a photograph whose eyes are not known, or NaN: raise an error, or crop its centre.
     contrast : bool, default=True
         Whether to normalise the contrast.
     mean, std, window : float
@@ -145,13 +138,8 @@ class FaceSampler:
 
     Notes
     -----
-    The result has the dtype of the photograph, uint8 for files. It is rounded once, at the end.
-
-    Distorted copies for training, with variations of mean and contrast, are made of the results:
-    ``sources.repeat(sources.images(paths, sampler), 22, Distortion(contrast=0.1, brightness=0.03))``.
-
-    Samplers can be pickled and compared. Their repr has a digest of the eyes, by which caches and checkpoints notice
-    that eyes have changed.
+    For distorted copies use ``sources.repeat(sources.images(paths, sampler), 22, Distortion(contrast=0.1))``.
+    Results have the dtype of the photograph. A digest of the eyes in the repr tells caches and checkpoints when eyes have changed.
 
     Examples
     --------
@@ -180,14 +168,12 @@ class FaceSampler:
             raise ValueError(f"without_eyes={self.without_eyes!r} must be 'raise' or 'center'")
         if self.eyes is None:
             return
-        positions: dict[str, NDArray[np.float64]] = {}
-        for path, eyes in self.eyes.items():
-            positions[_key(path)] = own = np.array(eyes, dtype=np.float64)
-            if own.shape != (2, 2):
-                raise ValueError(f"eyes: {path} must have two positions (x, y), got an array of shape {own.shape}")
+        positions = {_key(path): np.array(eyes, dtype=np.float64) for path, eyes in self.eyes.items()}
         digest = hashlib.sha256()
-        for key in sorted(positions):
-            digest.update(key.encode("utf-8", "surrogateescape") + b"\0" + positions[key].tobytes())
+        for key, eyes in sorted(positions.items(), key=lambda item: item[0]):
+            if eyes.shape != (2, 2):
+                raise ValueError(f"eyes: {key} must have two positions (x, y), got an array of shape {eyes.shape}")
+            digest.update(key.encode("utf-8", "surrogateescape") + b"\0" + eyes.tobytes())
         object.__setattr__(self, "eyes", positions)
         object.__setattr__(self, "eyes_digest", digest.hexdigest()[:32])
 
