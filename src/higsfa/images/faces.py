@@ -139,7 +139,7 @@ class FaceSampler:
     Notes
     -----
     For distorted copies use ``sources.repeat(sources.images(paths, sampler), 22, Distortion(contrast=0.1))``.
-    Results have the dtype of the photograph. A digest of the eyes in the repr tells caches and checkpoints when eyes have changed.
+    Results have the dtype of the photograph. A digest of the eyes in the repr tells caches when eyes have changed.
 
     Examples
     --------
