@@ -1,13 +1,13 @@
-"""What a report says: how numbers are written, the summary at the top, and the paper's tables for the data of a run."""
+"""What a report says: how numbers are written, the summary at the top, and the paper's tables for a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from math import floor, log10
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from higsfa.evaluation.schema import Label, Method, Metrics, ReconstructionError, Score, Seconds
+from higsfa.evaluation.schema import Label, Method, Metrics, Score
 
 N_DELTAS = 10
 N_LABELS = 3
@@ -19,7 +19,7 @@ Best = Callable[[Iterable[float]], float]
 
 
 def decimals_for(values: Iterable[float], errors: Iterable[float] = (), least: int = 0) -> int:
-    """Digits after the point so that the smallest value shows three digits and the smallest error one, at most 4."""
+    """Decimals, at most 4, that show three digits of the smallest value and one of the smallest error."""
     places = [least]
     for numbers, digits in ((values, 3), (errors, 1)):
         sizes = [abs(number) for number in numbers if number]
@@ -28,7 +28,7 @@ def decimals_for(values: Iterable[float], errors: Iterable[float] = (), least: i
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A number with a given number of decimals; huge ones in powers of ten."""
+    """A number with so many decimals; huge ones in powers of ten."""
     text = f"{value:,.{decimals}f}" if abs(value) < 1e9 else f"{value:.{decimals}e}"
     return text.replace("-", "−", 1) if text.startswith("-") else text
 
@@ -69,7 +69,10 @@ class Headline(NamedTuple):
 
 def headlines(metrics: Metrics) -> list[Headline]:
     """The main method's scores for the first labels, then the slowest feature and the reconstruction error."""
-    found = [headline for label in metrics.labels if (headline := _headline(metrics, label))][:N_LABELS]
+    found = []
+    for label, value, _, chance in _results(metrics):
+        what = "mean absolute error" if label.is_numeric else "classified correctly"
+        found.append(Headline(value, f"{label.name}, {what}", f"chance {chance[1]}" if chance else ""))
     delta, errors = metrics.main.delta, metrics.main.reconstruction_error
     if delta and delta.test and delta.test[0] is not None:
         found.append(Headline(fixed(delta.test[0], 2), "Delta of the first feature, test", "0 constant, 2 noise"))
@@ -79,50 +82,37 @@ def headlines(metrics: Metrics) -> list[Headline]:
 
 
 def outcomes(metrics: Metrics) -> list[str]:
-    """How the main method does on the first labels, one sentence for each."""
-    return [text for label in metrics.labels if (text := _outcome(metrics, label))][:N_LABELS]
+    """A sentence for each of the first labels: the main method, the best other method and chance."""
+    found = []
+    for label, value, rival, chance in _results(metrics):
+        if label.is_numeric:
+            text = f"It estimates {label.name} with a mean absolute error of {value}"
+        else:
+            text = f"It finds the right {label.name} for {value} of the test samples"
+        text += f"; {rival[0]}, the best of the others, has {rival[1]}" if rival else ""
+        found.append(text + (f"; a constant answer has {chance[1]}." if chance else "."))
+    return found
 
 
 def setup(metrics: Metrics) -> str:
     """What was trained, on what."""
     data, n_folds = metrics.data, metrics.n_folds or 1
-    shape = f" of {' × '.join(map(str, data.image_shape))} pixels" if data.image_shape else ""
-    thing = "pictures" if data.image_shape else "samples"
+    things = f"pictures of {' × '.join(map(str, data.image_shape))} pixels" if data.image_shape else "samples"
     copies = f", each in {data.copies} distorted copies," if data.copies and data.copies > 1 else ""
     folds = f" The experiment was repeated on {n_folds} splits of the data." if n_folds > 1 else ""
-    return (
-        f"{metrics.main.name} was trained on {data.n_train:,} {thing}{shape}{copies} and tested on {data.n_test:,} "
-        f"others.{folds}"
-    )
+    name, n_train, n_test = metrics.main.name, f"{data.n_train:,}", f"{data.n_test:,}"
+    return f"{name} was trained on {n_train} {things}{copies} and tested on {n_test} others.{folds}"
 
 
-def _headline(metrics: Metrics, label: Label) -> Headline | None:
-    score = _score(metrics.main, label)
-    if score is None:
-        return None
-    chance = _best(metrics, "chance", label)
-    note = f"chance {chance[1]}" if chance else ""
-    if label.is_numeric:
-        unit = f" {label.unit}" if label.unit else ""
-        return Headline(short(score.mean) + unit, f"{label.name}, mean absolute error", note)
-    return Headline(percent(score.mean), f"{label.name}, classified correctly", note)
-
-
-def _outcome(metrics: Metrics, label: Label) -> str | None:
-    """The main method on one label, against the best other method and chance."""
-    score = _score(metrics.main, label)
-    if score is None:
-        return None
-    if label.is_numeric:
-        unit = f" {label.unit}" if label.unit else ""
-        text = f"It estimates {label.name} with a mean absolute error of {short(score.mean)}{unit}"
-    else:
-        text = f"It finds the right {label.name} for {percent(score.mean)} of the test samples"
-    if rival := _best(metrics, "comparison", label):
-        text += f"; {rival[0]}, the best of the others, has {rival[1]}"
-    if chance := _best(metrics, "chance", label):
-        text += f"; a constant answer has {chance[1]}"
-    return text + "."
+def _results(metrics: Metrics) -> list[tuple[Label, str, tuple[str, str] | None, tuple[str, str] | None]]:
+    """The first labels with the main method's score, and name and score of the best other method and of chance."""
+    found = []
+    for label in metrics.labels:
+        if score := _score(metrics.main, label):
+            unit = f" {label.unit}" if label.is_numeric and label.unit else ""
+            value = _written(score.mean, label) + unit
+            found.append((label, value, _best(metrics, "comparison", label), _best(metrics, "chance", label)))
+    return found[:N_LABELS]
 
 
 def _score(method: Method, label: Label) -> Score | None:
@@ -130,13 +120,15 @@ def _score(method: Method, label: Label) -> Score | None:
     return scores.mae if label.is_numeric else scores.rate
 
 
+def _written(mean: float, label: Label) -> str:
+    return short(mean) if label.is_numeric else percent(mean)
+
+
 def _best(metrics: Metrics, role: str, label: Label) -> tuple[str, str] | None:
     """The best method of a role, and its score."""
-    found = [(m.name, score.mean) for m in metrics.methods if m.role == role and (score := _score(m, label))]
-    if not found:
-        return None
-    name, mean = (min if label.is_numeric else max)(found, key=lambda pair: pair[1])
-    return name, short(mean) if label.is_numeric else percent(mean)
+    found = {m.name: score.mean for m in metrics.methods if m.role == role and (score := _score(m, label))}
+    name = (min if label.is_numeric else max)(found, key=found.__getitem__, default=None)
+    return None if name is None else (name, _written(found[name], label))
 
 
 # ---------------------------------------------------------------------------------------------- tables
@@ -182,8 +174,7 @@ def accuracy_table(metrics: Metrics) -> Table | None:
         ]
     lead = (
         "How far estimates are from the truth on test samples. Errors (MAE: mean absolute, RMSE: root mean squared) "
-        "are better when lower, rates of correct classes when higher. Chance is the best that a constant answer can "
-        "do: a method is only worth its cost when it beats that."
+        "are better when lower, rates of correct classes when higher. Chance is the best a constant answer can do."
     )
     if (metrics.n_folds or 1) > 1:
         lead += f" Numbers are means over {metrics.n_folds} folds, ± the standard error of the mean."
@@ -192,28 +183,22 @@ def accuracy_table(metrics: Metrics) -> Table | None:
 
 def cumulative_table(metrics: Metrics, label: Label) -> Table | None:
     """The share of estimates within each allowed error."""
-    methods = [method for method in metrics.methods if method.scores(label).cumulative]
-    curves = [dict(zip(c.thresholds, c.scores, strict=True)) for m in methods if (c := m.scores(label).cumulative)]
+    pairs = [(method, curve) for method in metrics.methods if (curve := method.scores(label).cumulative)]
+    curves = [dict(zip(curve.thresholds, curve.scores, strict=True)) for _, curve in pairs]
     columns = []
     for threshold in sorted(set().union(*curves)):
         values = [_times(100, curve.get(threshold)) for curve in curves]
         columns.append(_column(f"≤\N{NO-BREAK SPACE}{threshold:g}", "", values, best=max, decimals=1))
     unit = f" {label.unit}" if label.unit else ""
-    lead = (
-        f"Percentage of test samples whose {label.name} is estimated with an error of at most so many{unit}. "
-        "Higher is better."
-    )
-    return _table(f"Cumulative scores, {label.name}, in per cent", lead, columns, _named(methods))
+    lead = f"Percentage of test samples whose {label.name} is off by at most so many{unit}. Higher is better."
+    return _table(f"Cumulative scores, {label.name}, in per cent", lead, columns, _named(method for method, _ in pairs))
 
 
 def delta_table(metrics: Metrics, part: str) -> Table | None:
     """Delta values of the first features on ``"train"`` or ``"test"`` samples."""
     methods = [m for m in metrics.methods if m.delta and getattr(m.delta, part)]
-    values = [getattr(method.delta, part)[:N_DELTAS] for method in methods]
-    columns = [
-        _column(_delta_name(j), "", [_at(row, j) for row in values], best=min, decimals=2)
-        for j in range(max(map(len, values), default=0))
-    ]
+    values = zip_longest(*(getattr(method.delta, part)[:N_DELTAS] for method in methods))
+    columns = [_column(_delta_name(j), "", column, best=min, decimals=2) for j, column in enumerate(values)]
     order = next((f" by {m.delta.label}" for m in methods if m.delta and m.delta.label), "")
     samples = {"train": "training", "test": "test"}[part]
     lead = (
@@ -224,19 +209,18 @@ def delta_table(metrics: Metrics, part: str) -> Table | None:
 
 
 def reconstruction_table(metrics: Metrics) -> Table | None:
-    pairs = [(method, method.reconstruction_error or ReconstructionError()) for method in metrics.methods]
-    pairs = [(method, e) for method, e in pairs if e.global_ is not None or e.top_down is not None]
+    methods, errors = _known(metrics, "reconstruction_error")
     columns = [
-        _column("features", "", [method.n_features for method, _ in pairs], decimals=0),
-        _column("global", "linear map", [error.global_ for _, error in pairs], best=min, decimals=3),
-        _column("top-down", "node by node", [error.top_down for _, error in pairs], best=min, decimals=3),
+        _column("features", "", [method.n_features for method in methods], decimals=0),
+        _column("global", "linear map", [error.global_ for error in errors], best=min, decimals=3),
+        _column("top-down", "node by node", [error.top_down for error in errors], best=min, decimals=3),
     ]
     lead = (
-        "How much of the input can be rebuilt from the features of test samples: 0 is all of it, 1 is no better than "
-        "showing the mean image. Global uses the best linear map from features to pixels, top-down inverts the network "
-        "node by node. Lower is better."
+        "How much of the input cannot be rebuilt from the features of test samples: 0 is nothing, 1 is as bad as the "
+        "mean image. Global uses the best linear map from features to pixels, top-down inverts the network node by "
+        "node. Lower is better."
     )
-    return _table("Normalised reconstruction error", lead, columns, _named(method for method, _ in pairs))
+    return _table("Normalised reconstruction error", lead, columns, _named(methods))
 
 
 def sensitivity_table(metrics: Metrics) -> Table | None:
@@ -249,10 +233,8 @@ def sensitivity_table(metrics: Metrics) -> Table | None:
             _column(f"{label.name} MAE", label.unit or "", errors, best=min),
             _column(f"{label.name} rate", "%", rates, best=max, decimals=1),
         ]
-    columns += [
-        _column(_delta_name(j), "test", [_at(s.delta_test or (), j) for s in settings], best=min, decimals=2)
-        for j in range(3)
-    ]
+    deltas = zip_longest(*(setting.delta_test or () for setting in settings))
+    columns += [_column(_delta_name(j), "test", column, best=min, decimals=2) for j, column in enumerate(deltas)][:3]
     lead = (
         "The same network trained with other thresholds, below which a feature counts as slow. Rows that hardly differ "
         "mean that the threshold needs no careful tuning."
@@ -279,15 +261,20 @@ def layer_table(metrics: Metrics) -> Table | None:
 
 
 def cost_table(metrics: Metrics) -> Table | None:
-    pairs = [(method, method.seconds or Seconds()) for method in metrics.methods]
-    pairs = [(method, time) for method, time in pairs if time.fit is not None or time.transform is not None]
+    methods, times = _known(metrics, "seconds")
     columns = [
-        _column("features", "", [method.n_features for method, _ in pairs], decimals=0),
-        _column("training", "", [time.fit for _, time in pairs], best=min, decimals=1, write=duration),
-        _column("extraction", "", [time.transform for _, time in pairs], best=min, decimals=1, write=duration),
+        _column("features", "", [method.n_features for method in methods], decimals=0),
+        _column("training", "", [time.fit for time in times], best=min, decimals=1, write=duration),
+        _column("extraction", "", [time.transform for time in times], best=min, decimals=1, write=duration),
     ]
     lead = "How long it took to train each method and to extract features, on one machine. Shorter is better."
-    return _table("Training and extraction", lead, columns, _named(method for method, _ in pairs))
+    return _table("Training and extraction", lead, columns, _named(methods))
+
+
+def _known(metrics: Metrics, part: str) -> tuple[list[Method], list[Any]]:
+    """The methods with a record of this name that holds anything, and the records."""
+    methods = [m for m in metrics.methods if any(value is not None for _, value in getattr(m, part) or ())]
+    return methods, [getattr(method, part) for method in methods]
 
 
 def _score_column(
@@ -309,10 +296,7 @@ def _column(
     least: int = 0,
     write: Callable[[float, int], str] = fixed,
 ) -> Column:
-    """A column of numbers with their errors.
-
-    The best is marked as far as the digits shown tell values apart; where all are equal, none is.
-    """
+    """A column of numbers with their errors; the best is marked if the digits shown tell the values apart."""
     known = [value for value in values if value is not None]
     if decimals is None:
         decimals = decimals_for(known, [error for error in errors if error is not None], least)
@@ -320,18 +304,17 @@ def _column(
     winner = best(different) if best and len(different) > 1 else None
     cells = []
     for value, error in zip_longest(values, errors):
-        if value is None:
-            cells.append(Cell(GAP))
-        else:
-            spread = "" if error is None else f" ± {fixed(error, decimals)}"
-            cells.append(Cell(write(value, decimals) + spread, round(value, decimals) == winner))
+        text = (
+            GAP if value is None else write(value, decimals) + ("" if error is None else f" ± {fixed(error, decimals)}")
+        )
+        cells.append(Cell(text, value is not None and round(value, decimals) == winner))
     return Column(title, note, tuple(cells))
 
 
 def _table(
     caption: str, lead: str, columns: Sequence[Column], names: Sequence[tuple[str, str]], corner: str = "method"
 ) -> Table | None:
-    """A table of the columns that hold anything, None if there are none; `names` are those of rows, with roles."""
+    """A table of the columns that hold anything, None if there are none; `names` has names and roles of rows."""
     kept = tuple(column for column in columns if any(cell.text != GAP for cell in column.cells))
     if not kept:
         return None
@@ -344,13 +327,8 @@ def _named(methods: Iterable[Method]) -> list[tuple[str, str]]:
 
 
 def _delta_name(j: int) -> str:
-    """Delta with the number of the feature, counted from 1, as an index."""
-    return "Δ" + str(j + 1).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+    return "Δ" + "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(j + 1))
 
 
 def _times(factor: float, value: float | None) -> float | None:
     return None if value is None else factor * value
-
-
-def _at(values: Sequence[float | None], j: int) -> float | None:
-    return values[j] if j < len(values) else None
