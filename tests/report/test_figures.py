@@ -253,11 +253,6 @@ def test_methods_are_told_apart_and_the_main_one_stands_out(run):
     assert len({str(looks[name].get("linestyle")) for name in looks}) == 5
 
 
-def test_many_points_are_thinned_evenly():
-    assert drawing.thinned(5, 5).tolist() == [0, 1, 2, 3, 4]
-    assert drawing.thinned(101, 3).tolist() == [0, 50, 100]
-
-
 def test_legends_only_tell_apart(painted):
     from matplotlib.figure import Figure
 

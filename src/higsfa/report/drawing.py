@@ -1,22 +1,23 @@
-"""How figures are drawn: style, colours that follow the page, and matplotlib's SVG made fit for a page."""
+"""How figures are drawn: their style, colours that follow the page, and matplotlib's SVG made fit for a page."""
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
+from PIL import Image
 
 from higsfa.evaluation.schema import Method
 
-# Colours that stand for the page's own, so that figures follow its light and dark schemes.
+# These colours are replaced by the page's own, so that figures follow its light and dark schemes.
 INK, FAINT, ACCENT, PLATE = "#010203", "#010204", "#010205", "#010206"
 _FROM_PAGE = {INK: "currentColor", FAINT: "var(--line)", ACCENT: "var(--accent)", PLATE: "var(--plate)"}
 
-# Okabe and Ito's colours for all kinds of colour vision, without black and with those of low contrast last.
+# Okabe and Ito's colours for all kinds of colour vision, without black, low contrast last.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#B8A800")
 DOTS = "#3C96CF"
 _MARKERS = "osD^vP"
@@ -27,7 +28,7 @@ RASTER_DPI = 160
 
 
 class Figure(NamedTuple):
-    """A drawing as SVG, with what to see in it and a text for those who cannot."""
+    """A drawing as SVG, with what to see in it and a text for those who cannot see it."""
 
     title: str
     lead: str
@@ -36,37 +37,20 @@ class Figure(NamedTuple):
 
 
 def draw(name: str, paint: Callable[[Any], None], height: float = HEIGHT) -> str:
-    """SVG of a figure that `paint` fills; text stays text, and colours come from the page.
-
-    `name` is unique within the page; identifiers in the SVG are derived from it.
-    """
+    """SVG of a figure that `paint` fills; its identifiers come from `name`, which is unique within the page."""
     import matplotlib
     from matplotlib.figure import Figure as Canvas
 
     style: dict[Any, Any] = {
-        "axes.axisbelow": True,
-        "axes.edgecolor": INK,
-        "axes.facecolor": "none",
-        "axes.labelcolor": INK,
-        "axes.linewidth": 0.7,
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "font.family": ["DejaVu Sans"],
-        "font.size": 9.5,
-        "grid.color": FAINT,
-        "grid.linewidth": 0.7,
-        "legend.fontsize": 8.5,
-        "legend.frameon": False,
-        "svg.fonttype": "none",
-        "svg.hashsalt": name,
-        "text.color": INK,
-        "text.parse_math": False,
-        "text.usetex": False,
-        "xtick.color": INK,
-        "ytick.color": INK,
+        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK),
+        **dict.fromkeys(("axes.spines.right", "axes.spines.top", "legend.frameon"), False),
+        **{"axes.axisbelow": True, "axes.facecolor": "none", "axes.linewidth": 0.7},
+        **{"font.family": ["DejaVu Sans"], "font.size": 9.5, "legend.fontsize": 8.5},
+        **{"grid.color": FAINT, "grid.linewidth": 0.7},
+        **{"svg.fonttype": "none", "svg.hashsalt": name, "text.parse_math": False, "text.usetex": False},
     }
     with matplotlib.rc_context(style), warnings.catch_warnings():
-        # The browser, not matplotlib, chooses the font: that DejaVu lacks a sign does not matter.
+        # The browser chooses the font, so it does not matter that DejaVu lacks a sign.
         warnings.filterwarnings("ignore", message="Glyph")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
         canvas = Canvas(figsize=(WIDTH, height), layout="constrained", facecolor="none")
@@ -79,8 +63,7 @@ def draw(name: str, paint: Callable[[Any], None], height: float = HEIGHT) -> str
 def _for_page(svg: str) -> str:
     """The bare svg element, of any size, with the page's colours."""
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
-    svg = re.sub(r"<style.*?</style>", "", svg, count=1, flags=re.DOTALL)
+    svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg, count=2, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     for size in ("width", "height"):
         svg = re.sub(rf'(<svg\b[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
@@ -106,6 +89,8 @@ def looks_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
     return looks
 
 
-def thinned(n: int, most: int) -> np.ndarray[Any, Any]:
-    """At most so many indices of n rows, evenly spaced."""
-    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
+def png_address(picture: Image.Image) -> str:
+    """A picture as a data address."""
+    file = io.BytesIO()
+    picture.save(file, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")

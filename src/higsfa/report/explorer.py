@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from higsfa.core.graph.labels import label_names, missing, pick_label
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
 from higsfa.io import write_atomically
-from higsfa.report import html
+from higsfa.report.drawing import png_address
+from higsfa.report.page import fill, json_in_html
 from higsfa.sources import Source, as_source
 
 Floats = NDArray[np.float64]
@@ -113,7 +114,7 @@ def write_explorer(
         for y, photo, built, said in zip(features[rows][:, moving], photographs, rebuilt, annotated, strict=True)
     ]
     data = {"height": shape[0], "width": shape[1], "channels": shape[2], "faces": faces, "labels": heads}
-    page = html.render(
+    page = fill(
         "explorer.html.jinja",
         "explorer.css",
         title=title,
@@ -124,7 +125,7 @@ def write_explorer(
         slow_sliders=_feature_sliders("Slow", [moving.index(j) for j in slow]),
         reconstructive_sliders=_feature_sliders("Reconstructive", [moving.index(j) for j in rest]),
         has_annotations=any(annotated),
-        data=html.json_in_html(data | _decoder_data(features[:, moving], components[moving])),
+        data=json_in_html(data | _decoder_data(features[:, moving], components[moving])),
     )
     write_atomically(out, page.encode("utf-8"))
     return Path(out)
@@ -182,7 +183,7 @@ def _thumbnails(
     """Address and description of the pictures to choose from."""
     out = []
     for i, (photo, said) in enumerate(zip(photographs, annotated, strict=True)):
-        address = html.png_address(Image.fromarray(photo.reshape(shape[:2] if shape[2] == 1 else shape)))
+        address = png_address(Image.fromarray(photo.reshape(shape[:2] if shape[2] == 1 else shape)))
         text = ", ".join(f"{name} {value}" for name, value in said.items())
         out.append((address, f"Face {i + 1}" + (f", annotated {text}" if text else "")))
     return out

@@ -11,10 +11,10 @@ from PIL import Image
 
 from higsfa.evaluation.schema import Label, Metrics
 from higsfa.metrics import ErrorByLabel, error_by_label
-from higsfa.report.drawing import ACCENT, DOTS, FAINT, HEIGHT, INK, PALETTE, PLATE, Figure, draw, looks_of, thinned
-from higsfa.report.html import png_address
+from higsfa.report.drawing import ACCENT, DOTS, FAINT, HEIGHT, INK, PALETTE, PLATE, Figure, draw, looks_of, png_address
 from higsfa.report.reading import RunFolder
 from higsfa.report.tables import percent, short, shortened
+from higsfa.training.sources import evenly_spread
 
 MAX_POINTS = 3000
 MAX_COUNTED_CLASSES = 10
@@ -22,6 +22,7 @@ MAX_CURVE = 25
 N_DELTAS = 10
 PER_STRIP = 8
 MAX_SIDE = 128
+DOT: dict[str, Any] = {"s": 5, "linewidths": 0, "rasterized": True}
 
 # ---------------------------------------------------------------------------------------------- estimates
 
@@ -30,36 +31,33 @@ def estimate_figure(run: RunFolder, label: Label) -> Figure | None:
     """Estimates against true labels, their mean, and the band of plus and minus the MAE."""
     if run.predictions is None or label.name not in run.predictions.truth:
         return None
-    truth, estimate = run.predictions.truth[label.name], run.predictions.estimate[label.name]
-    known = np.isfinite(truth) & np.isfinite(estimate)
-    truth, estimate = truth[known], estimate[known]
+    pair = run.predictions.truth[label.name], run.predictions.estimate[label.name]
+    truth, estimate = (values[np.isfinite(pair).all(axis=0)] for values in pair)
     if len(truth) == 0:
         return None
     curve = _curve(truth, estimate)
-    title = f"Estimated against true {label.name}"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
-        rows = thinned(len(truth), MAX_POINTS)
-        axes.scatter(truth[rows], estimate[rows], s=5, color=DOTS, alpha=0.35, linewidths=0, rasterized=True)
-        band = {"color": ACCENT, "alpha": 0.18, "linewidth": 0, "label": "true label ± MAE"}
-        axes.fill_between(curve.label, curve.label - curve.mae, curve.label + curve.mae, **band)
+    def paint(axes: Any) -> None:
+        rows = evenly_spread(len(truth), MAX_POINTS)
+        axes.scatter(truth[rows], estimate[rows], color=DOTS, alpha=0.35, **DOT)
+        low, high = curve.label - curve.mae, curve.label + curve.mae
+        axes.fill_between(curve.label, low, high, color=ACCENT, alpha=0.18, linewidth=0, label="true label ± MAE")
         ends = [truth.min(), truth.max()]
         axes.plot(ends, ends, color=INK, linewidth=0.9, linestyle="--", label="perfect")
         axes.plot(curve.label, curve.mean_estimate, color=ACCENT, linewidth=2, label="mean estimate")
         _finish(axes, _with_unit(f"true {label.name}", label), f"estimated {shortened(label.name)}")
 
-    mae = float(np.mean(np.abs(estimate - truth)))
+    mae = short(float(np.mean(np.abs(estimate - truth))))
     lead = (
         "Each dot is a test sample; on the dashed line estimates are perfect. The band is as wide as the mean "
-        "absolute error there. Where the thick line leaves the dashed one, estimates lean to one side."
+        "absolute error there. Where the thick line leaves the dashed one, estimates are biased."
     )
-    alt = f"Scatter plot of {len(truth):,} estimates of {label.name}, mean absolute error {short(mae)}."
-    return _figure(title, lead, alt, paint)
+    alt = f"Scatter plot of {len(truth):,} estimates of {label.name}, mean absolute error {mae}."
+    return _figure(f"Estimated against true {label.name}", lead, alt, paint)
 
 
 def _curve(truth: NDArray[Any], estimate: NDArray[Any]) -> ErrorByLabel:
-    """Mean estimate and error by whole values of the label if their number suits a curve, else by bins."""
+    """Mean estimate and error by whole values of the label if there are 8 to 25 of them, else by bins."""
     n_whole = len(np.unique(np.floor(truth)))
     return error_by_label(truth, estimate, None if 8 <= n_whole <= MAX_CURVE else MAX_CURVE)
 
@@ -71,10 +69,8 @@ def error_figure(metrics: Metrics, label: Label) -> Figure | None:
     if not curves:
         return None
     main = curves.get(metrics.main.name) or next(iter(curves.values()))
-    title = f"Error as a function of {label.name}"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
+    def paint(axes: Any) -> None:
         _plot_methods(axes, metrics, {name: (curve.label, curve.mae) for name, curve in curves.items()})
         axes.set_ylim(bottom=0)
         counts = axes.twinx()
@@ -86,10 +82,10 @@ def error_figure(metrics: Metrics, label: Label) -> Figure | None:
 
     lead = (
         "Mean absolute error at each true value; lower is better. The grey area shows how many test samples there "
-        "are: where it is thin, errors are larger and less certain."
+        "are: where it is thin, errors are less certain."
     )
     alt = f"Mean absolute error of {label.name} against its true value, one line for each of {', '.join(curves)}."
-    return _figure(title, lead, alt, paint)
+    return _figure(f"Error as a function of {label.name}", lead, alt, paint)
 
 
 def cumulative_figure(metrics: Metrics, label: Label) -> Figure | None:
@@ -97,10 +93,8 @@ def cumulative_figure(metrics: Metrics, label: Label) -> Figure | None:
     curves = {m.name: curve for m in metrics.methods if (curve := m.scores(label).cumulative) and curve.thresholds}
     if not curves:
         return None
-    title = f"Cumulative scores, {label.name}"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
+    def paint(axes: Any) -> None:
         sorted_curves = {}
         for method, curve in curves.items():
             order = np.argsort(curve.thresholds)
@@ -111,7 +105,7 @@ def cumulative_figure(metrics: Metrics, label: Label) -> Figure | None:
 
     lead = "How many estimates are good enough, for every idea of good enough. Further up and left is better."
     alt = f"Cumulative scores of {label.name}, one rising curve for each of {', '.join(curves)}."
-    return _figure(title, lead, alt, paint)
+    return _figure(f"Cumulative scores, {label.name}", lead, alt, paint)
 
 
 def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
@@ -126,17 +120,14 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
     shares = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals > 0)
     n = len(matrix)
     classes = label.classes if label.classes and len(label.classes) == n else tuple(map(str, range(n)))
-    title = f"Confusion matrix, {label.name}"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
-        colors = np.empty((n, n, 4))
-        colors[:] = to_rgba(DOTS)
+    def paint(axes: Any) -> None:
+        colors = np.tile(to_rgba(DOTS), (n, n, 1))
         colors[..., 3] = 0.05 + 0.6 * shares
         axes.pcolormesh(np.arange(n), np.arange(n), colors, rasterized=n > MAX_COUNTED_CLASSES)
         axes.set_aspect("equal")
         axes.invert_yaxis()
-        ticks = thinned(n, 20)
+        ticks = evenly_spread(n, 20)
         names = [shortened(classes[i], 12) for i in ticks]
         axes.set_xticks(ticks, names, rotation=90 if max(map(len, names)) * len(names) > 40 else 0)
         axes.set_yticks(ticks, names)
@@ -145,8 +136,7 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
         for i, j in np.ndindex(*shares.shape) if n <= MAX_COUNTED_CLASSES else ():
             text = f"{100 * shares[i, j]:.0f}" + (f" %\n({matrix[i, j]:,.0f})" if n <= 4 else "")
             axes.text(j, i, text, ha="center", va="center")
-        axes.set_xlabel(f"estimated {shortened(label.name)}")
-        axes.set_ylabel(f"true {shortened(label.name)}")
+        axes.set(xlabel=f"estimated {shortened(label.name)}", ylabel=f"true {shortened(label.name)}")
 
     correct = float(np.trace(matrix) / max(matrix.sum(), 1))
     lead = (
@@ -154,7 +144,7 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
         "right, everything beside it is mistaken for the class of its column."
     )
     alt = f"Confusion matrix of {n} classes of {label.name}; {percent(correct)} of the samples lie on the diagonal."
-    return _figure(title, lead, alt, paint, height=3.6)
+    return _figure(f"Confusion matrix, {label.name}", lead, alt, paint, height=3.6)
 
 
 # ---------------------------------------------------------------------------------------------- features
@@ -165,16 +155,14 @@ def delta_figure(metrics: Metrics) -> Figure | None:
     values = {m.name: m.delta.test[:N_DELTAS] for m in metrics.methods if m.delta and m.delta.test}
     if not values:
         return None
-    title = "Delta of the first features"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
+    def paint(axes: Any) -> None:
         _plot_methods(axes, metrics, {name: (range(1, len(deltas) + 1), deltas) for name, deltas in values.items()})
         _finish_deltas(axes, "feature", "Delta, test samples")
 
     lead = "Delta: 0 is constant, 2 is noise; lower is slower. Features near the dashed line carry no slow signal."
     alt = f"Delta values of the first features on test samples, one line for each of {', '.join(values)}."
-    return _figure(title, lead, alt, paint)
+    return _figure("Delta of the first features", lead, alt, paint)
 
 
 def layer_figure(metrics: Metrics) -> Figure | None:
@@ -182,20 +170,17 @@ def layer_figure(metrics: Metrics) -> Figure | None:
     layers = [x for x in metrics.layers or () if x.mean_delta_1 is not None or x.min_delta_1 is not None]
     if not layers:
         return None
-    title = "Delta per layer"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
-        numbers = [layer.layer for layer in layers]
-        mean = np.array([layer.mean_delta_1 for layer in layers], dtype=np.float64)
-        least = np.array([layer.min_delta_1 for layer in layers], dtype=np.float64)
+    def paint(axes: Any) -> None:
+        rows = [(layer.layer, layer.mean_delta_1, layer.min_delta_1) for layer in layers]
+        numbers, mean, least = np.array(rows, dtype=np.float64).T
         axes.plot(numbers, mean, color=ACCENT, linewidth=2.2, marker="o", markersize=4, label="mean over nodes")
         axes.plot(numbers, least, color=PALETTE[1], linestyle="--", marker="s", markersize=4, label="slowest node")
         _finish_deltas(axes, "layer", "Delta of the first feature")
 
     lead = "The first feature of each layer's nodes. A falling line shows that higher layers find slower features."
     alt = f"Delta of the first feature over {len(layers)} layers, mean over nodes and slowest node."
-    return _figure(title, lead, alt, paint)
+    return _figure("Delta per layer", lead, alt, paint)
 
 
 def feature_figure(run: RunFolder, label: Label) -> Figure | None:
@@ -209,18 +194,16 @@ def feature_figure(run: RunFolder, label: Label) -> Figure | None:
     usable = np.isfinite(features).all(axis=1)
     if label.is_numeric:
         usable &= np.isfinite(values)
-    features, values = features[usable], values[usable]
-    if len(features) == 0:
+    if not usable.any():
         return None
+    kept = np.flatnonzero(usable)[evenly_spread(int(usable.sum()), MAX_POINTS)]
     pairs = [(0, 1), (2, 3)] if features.shape[1] >= 4 else [(0, 1)]
-    title = f"First features, coloured by {label.name}"
 
     def paint(canvas: Any) -> None:
         panels = canvas.subplots(1, len(pairs), squeeze=False)[0]
-        kept = thinned(len(features), MAX_POINTS)
-        paint_panel = _numeric_panel if label.is_numeric else _class_panel
+        scatter = _scatter_numbers if label.is_numeric else _scatter_classes
         for axes, (i, j) in zip(panels, pairs, strict=True):
-            handle = paint_panel(axes, features[kept, i], features[kept, j], values[kept], label)
+            handle = scatter(axes, features[kept, i], features[kept, j], values[kept], label)
             axes.set(facecolor=PLATE, xticks=[], yticks=[], xlabel=f"feature {i + 1}", ylabel=f"feature {j + 1}")
         if label.is_numeric:
             bar = canvas.colorbar(handle, ax=panels.tolist(), location="bottom", aspect=40, pad=0.03)
@@ -234,35 +217,31 @@ def feature_figure(run: RunFolder, label: Label) -> Figure | None:
             for dot in legend.legend_handles:
                 dot.set(alpha=1, rasterized=False)
 
-    lead = (
-        "Each dot is a test sample. Colours that lie in order, or in clusters, mean that these features say "
-        f"something about {label.name}."
-    )
-    alt = f"Scatter plots of the first features of {len(features):,} test samples, coloured by {label.name}."
-    return _figure(title, lead, alt, paint, height=3.2)
+    title = f"First features, coloured by {label.name}"
+    lead = f"Each dot is a test sample. Colours in order, or in clusters, mean that these features tell {label.name}."
+    alt = f"Scatter plots of the first features of {usable.sum():,} test samples, coloured by {label.name}."
+    return Figure(title, lead, alt, draw(title, paint, 3.2))
 
 
-def _numeric_panel(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
-    return axes.scatter(x, y, c=values, cmap="viridis", s=5, alpha=0.8, linewidths=0, rasterized=True)
+def _scatter_numbers(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
+    return axes.scatter(x, y, c=values, cmap="viridis", alpha=0.8, **DOT)
 
 
-def _class_panel(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
+def _scatter_classes(axes: Any, x: Any, y: Any, values: Any, label: Label) -> None:
     """One colour for each of the first classes, grey for all others."""
     named = (label.classes or tuple(sorted({v for v in values if v is not None})))[: len(PALETTE)]
-    look = {"s": 5, "alpha": 0.7, "linewidths": 0, "rasterized": True}
-    others = ~np.isin(values, named)
-    if others.any():
-        axes.scatter(x[others], y[others], color="0.6", label="others", **look)
-    for name, color in zip(named, PALETTE, strict=False):
-        chosen = values == name
-        axes.scatter(x[chosen], y[chosen], color=color, label=shortened(name, 18), **look)
+    groups = [("others", "0.6", ~np.isin(values, named))] if not np.isin(values, named).all() else []
+    groups += [(shortened(name, 18), color, values == name) for name, color in zip(named, PALETTE, strict=False)]
+    for name, color, chosen in groups:
+        axes.scatter(x[chosen], y[chosen], color=color, label=name, alpha=0.7, **DOT)
 
 
 # ---------------------------------------------------------------------------------------------- axes
 
 
 def _figure(title: str, lead: str, alt: str, paint: Callable[[Any], None], height: float = HEIGHT) -> Figure:
-    return Figure(title, lead, alt, draw(title, paint, height))
+    """A figure whose axes `paint` fills."""
+    return Figure(title, lead, alt, draw(title, lambda canvas: paint(canvas.subplots()), height))
 
 
 def _plot_methods(axes: Any, metrics: Metrics, curves: Mapping[str, tuple[Any, Any]]) -> None:
@@ -286,8 +265,7 @@ def _finish_deltas(axes: Any, x: str, y: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.axhline(2.0, color=INK, alpha=0.6, linewidth=1, linestyle="--")
-    place = {"xycoords": ("axes fraction", "data"), "ha": "left", "va": "bottom"}
-    axes.annotate("noise", (0.02, 2), alpha=0.8, fontsize=8.5, **place)
+    axes.annotate("noise", (0.02, 2), xycoords=("axes fraction", "data"), va="bottom", alpha=0.8, fontsize=8.5)
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _finish(axes, x, y)
@@ -321,17 +299,15 @@ def contact_sheet(run: RunFolder) -> tuple[Block, ...]:
     if images is None or rebuilt is None or images.size == 0:
         return ()
     errors = {m.name: m.reconstruction_error.global_ for m in run.metrics.methods if m.reconstruction_error}
+    rows = [("input", "", "test images", images)]
+    for name, pictures in zip(run.examples.reconstruction_names, rebuilt, strict=True):
+        note = "" if (error := errors.get(name)) is None else f"error {short(error)}"
+        rows.append((shortened(name, 30), note, f"the same images rebuilt from the features of {name}", pictures))
     blocks = []
     for lo in range(0, len(images), PER_STRIP):
         part = slice(lo, lo + PER_STRIP)
-        n = len(images[part])
-        strips = [Strip("input", "", f"{n} test images", _strip(images[part]))]
-        for name, pictures in zip(run.examples.reconstruction_names, rebuilt, strict=True):
-            error = errors.get(name)
-            note = "" if error is None else f"error {short(error)}"
-            alt = f"the same images rebuilt from the features of {name}"
-            strips.append(Strip(shortened(name, 30), note, alt, _strip(pictures[part])))
-        blocks.append(Block(tuple(strips), n))
+        strips = tuple(Strip(name, note, alt, _strip(pictures[part])) for name, note, alt, pictures in rows)
+        blocks.append(Block(strips, len(images[part])))
     return tuple(blocks)
 
 
