@@ -103,9 +103,6 @@ def _limited_lines(file: Any, path: Path) -> Iterator[str]:
         yield line
 
 
-# ---------------------------------------------------------------------- labels
-
-
 def names_of(column: Sequence[str], spelling: Mapping[str, str]) -> NDArray[Any]:
     """Names in one spelling. Unknown ones stay as they are; empty ones become None."""
     return np.array([spelling.get(text.lower(), text) or None for text in column], dtype=object)
@@ -128,9 +125,6 @@ def values_of(column: list[str]) -> NDArray[Any]:
     if blank.all() or names or np.isnan(numbers[~blank]).any():
         return names_of(column, {})
     return numbers.astype(np.int64) if all(re.fullmatch(r"[+-]?\d+", text) for text in column) else numbers
-
-
-# ---------------------------------------------------------------------- ages
 
 
 def morph_ages(table: Table) -> NDArray[np.float64]:
@@ -208,9 +202,6 @@ def _birthday(born: date, year: int) -> date:
         return date(year, 3, 1)
 
 
-# ---------------------------------------------------------------------- eyes
-
-
 def eye_columns_of(table: Table) -> NDArray[np.float64] | None:
     """Eye positions from columns with one of the usual names."""
     columns = ([table.column(eye.format(axis)) for eye in pair for axis in "xy"] for pair in EYES)
@@ -254,9 +245,6 @@ def landmarks_of(path: Path) -> NDArray[np.float64]:
     if len(numbers) != 136 or np.isnan(numbers).any():
         raise ValueError(f"{path}: expected 68 landmarks, that is 136 numbers between braces, found {len(numbers)}")
     return numbers.reshape(68, 2)
-
-
-# ---------------------------------------------------------------------- image files
 
 
 def existing_folder(folder: Any) -> Path:

@@ -189,9 +189,6 @@ def _thumbnails(
     return out
 
 
-# ---------------------------------------------------------------------------------------------- data of the page
-
-
 def _decoder_data(features: Floats, components: Floats) -> dict[str, str]:
     """Mean and deviation of features, and what one deviation of each changes in the picture, in 256 steps."""
     deviation = features.std(axis=0)

@@ -24,8 +24,6 @@ PER_STRIP = 8
 MAX_SIDE = 128
 DOT: dict[str, Any] = {"s": 5, "linewidths": 0, "rasterized": True}
 
-# ---------------------------------------------------------------------------------------------- estimates
-
 
 def estimate_figure(run: RunFolder, label: Label) -> Figure | None:
     """Estimates against true labels, their mean, and the band of plus and minus the MAE."""
@@ -147,9 +145,6 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
     return _figure(f"Confusion matrix, {label.name}", lead, alt, paint, height=3.6)
 
 
-# ---------------------------------------------------------------------------------------------- features
-
-
 def delta_figure(metrics: Metrics) -> Figure | None:
     """Delta values of the first features on test samples."""
     values = {m.name: m.delta.test[:N_DELTAS] for m in metrics.methods if m.delta and m.delta.test}
@@ -218,7 +213,9 @@ def feature_figure(run: RunFolder, label: Label) -> Figure | None:
                 dot.set(alpha=1, rasterized=False)
 
     title = f"First features, coloured by {label.name}"
-    lead = f"Each dot is a test sample. Colours in order, or in clusters, mean that these features tell {label.name}."
+    lead = (
+        f"Each dot is a test sample. Colours in order, or in clusters, mean that these features depend on {label.name}."
+    )
     alt = f"Scatter plots of the first features of {usable.sum():,} test samples, coloured by {label.name}."
     return Figure(title, lead, alt, draw(title, paint, 3.2))
 
@@ -234,9 +231,6 @@ def _scatter_classes(axes: Any, x: Any, y: Any, values: Any, label: Label) -> No
     groups += [(shortened(name, 18), color, values == name) for name, color in zip(named, PALETTE, strict=False)]
     for name, color, chosen in groups:
         axes.scatter(x[chosen], y[chosen], color=color, label=name, alpha=0.7, **DOT)
-
-
-# ---------------------------------------------------------------------------------------------- axes
 
 
 def _figure(title: str, lead: str, alt: str, paint: Callable[[Any], None], height: float = HEIGHT) -> Figure:
@@ -274,9 +268,6 @@ def _finish_deltas(axes: Any, x: str, y: str) -> None:
 def _with_unit(text: str, label: Label) -> str:
     """The name of an axis, with the unit of the label in parentheses."""
     return shortened(text) + (f" ({shortened(label.unit, 20)})" if label.unit else "")
-
-
-# ---------------------------------------------------------------------------------------------- the contact sheet
 
 
 class Strip(NamedTuple):

@@ -1,4 +1,4 @@
-"""The files of a run folder, of unknown origin: read with limits, and refused by file and key."""
+"""Reading the files of a run folder, which are not trusted: with limits, and errors that name file and key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,17 @@ from higsfa.io import open_regular
 from higsfa.io.arrays import Archive, open_archive
 
 COUNTS = ("fold", "sample")
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+MAX_FILE = 2**20  # bytes of config.toml and of environment.json
+MAX_VALUE = 10_000  # characters of a value of environment.json; longer ones are cut
+# The type and the largest shape of each array of examples.npz.
+_ARRAYS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "images": ("real numbers", (64, 4096, 4096)),
+    "reconstructions": ("real numbers", (32, 64, 4096, 4096)),
+    "reconstruction_names": ("text", (32,)),
+    "features": ("real numbers", (20_000, 100)),
+    "feature_rows": ("whole numbers", (20_000,)),
+}
+_DTYPES = {"real numbers": "f", "whole numbers": "iu", "text": "U"}
 
 
 class TooLarge(ReportError):
@@ -37,16 +47,13 @@ class Predictions:
 
 
 def guarded(text: str) -> str:
-    """A text for a table; one that a spreadsheet would take for a formula, as it begins with = or the like, is quoted.
+    """A text for a table, quoted if a spreadsheet would take it for a formula.
 
-    Examples
-    --------
-    >>> from higsfa.report.reading import guarded
     >>> [guarded(text) for text in ("=1+1", "-1.5", "@home", "home", "'tis")]
     ["'=1+1", '-1.5', "'@home", 'home', "''tis"]
     """
-    is_formula = text.startswith(("=", "+", "-", "@", "\t", "\r", "'")) and not _NUMBER.fullmatch(text)
-    return f"'{text}" if is_formula else text
+    is_number = re.fullmatch(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", text)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "'")) and not is_number else text
 
 
 def unguarded(text: str) -> str:
@@ -108,7 +115,7 @@ def _read_rows(
 
 
 def _number(field: str, file: str, row: int, name: str) -> float:
-    """The number in a field; an empty field, or nan, is a missing value. Counts are whole and there."""
+    """The number in a field; an empty field, or nan, is a missing value. Counts are whole and never missing."""
     try:
         number = int(field) if name in COUNTS else float(field or "nan")
     except ValueError:
@@ -116,22 +123,6 @@ def _number(field: str, file: str, row: int, name: str) -> float:
     if abs(number) > (2**53 if name in COUNTS else LARGEST):
         raise ReportError(f"{file}: row {row} of {name} must be a number, found {field[:80]!r}")
     return number
-
-
-MAX_FILE = 2**20
-"""Bytes of config.toml and of environment.json."""
-MAX_VALUE = 10_000
-"""Characters of a value of environment.json; longer ones are cut."""
-
-# The type and the largest shape of each array of examples.npz.
-_ARRAYS: dict[str, tuple[str, tuple[int, ...]]] = {
-    "images": ("real numbers", (64, 4096, 4096)),
-    "reconstructions": ("real numbers", (32, 64, 4096, 4096)),
-    "reconstruction_names": ("text", (32,)),
-    "features": ("real numbers", (20_000, 100)),
-    "feature_rows": ("whole numbers", (20_000,)),
-}
-_DTYPES = {"real numbers": "f", "whole numbers": "iu", "text": "U"}
 
 
 @dataclass(frozen=True)
@@ -216,7 +207,7 @@ def _read_array(archive: Archive, file: str, key: str) -> NDArray[Any]:
     header = archive.header(key)
     if header.dtype.kind not in _DTYPES[kind]:
         _refuse(file, key, kind, header.dtype)
-    if len(header.shape) != len(largest) or not all(n <= most for n, most in zip(header.shape, largest, strict=True)):
+    if len(header.shape) != len(largest) or any(n > most for n, most in zip(header.shape, largest, strict=True)):
         _refuse(file, key, f"an array of at most {largest}", header.shape)
     if header.n_bytes > schema.MAX_ARRAY:
         _refuse(file, key, f"an array of at most {schema.MAX_ARRAY // 2**20} MiB", header.shape)

@@ -15,8 +15,6 @@ N_HEADLINES = 4
 GAP = "–"
 Best = Callable[[Iterable[float]], float]
 
-# ---------------------------------------------------------------------------------------------- numbers
-
 
 def decimals_for(values: Iterable[float], errors: Iterable[float] = (), least: int = 0) -> int:
     """Decimals, at most 4, that show three digits of the smallest value and one of the smallest error."""
@@ -56,9 +54,6 @@ def shortened(text: str, longest: int = 40) -> str:
     """Text for a place of limited width."""
     plain = "".join(character if character.isprintable() else " " for character in text)
     return plain if len(plain) <= longest else plain[: longest - 1] + "…"
-
-
-# ---------------------------------------------------------------------------------------------- the summary
 
 
 class Headline(NamedTuple):
@@ -129,9 +124,6 @@ def _best(metrics: Metrics, role: str, label: Label) -> tuple[str, str] | None:
     found = {m.name: score.mean for m in metrics.methods if m.role == role and (score := _score(m, label))}
     name = (min if label.is_numeric else max)(found, key=found.__getitem__, default=None)
     return None if name is None else (name, _written(found[name], label))
-
-
-# ---------------------------------------------------------------------------------------------- tables
 
 
 class Cell(NamedTuple):
