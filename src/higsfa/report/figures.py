@@ -13,15 +13,11 @@ from higsfa.evaluation.schema import Label, Metrics
 from higsfa.metrics import ErrorByLabel, error_by_label
 from higsfa.report.drawing import ACCENT, DOTS, FAINT, HEIGHT, INK, PALETTE, PLATE, Figure, draw, looks_of, png_address
 from higsfa.report.reading import RunFolder
-from higsfa.report.tables import percent, short, shortened
+from higsfa.report.tables import N_DELTAS, percent, short, shortened
 from higsfa.training.sources import evenly_spread
 
-MAX_POINTS = 3000
-MAX_COUNTED_CLASSES = 10
-MAX_CURVE = 25
-N_DELTAS = 10
-PER_STRIP = 8
-MAX_SIDE = 128
+MAX_POINTS, MAX_CURVE, MAX_COUNTED_CLASSES = 3000, 25, 10
+PER_STRIP, MAX_SIDE = 8, 128  # pictures of a strip, and their pixels
 DOT: dict[str, Any] = {"s": 5, "linewidths": 0, "rasterized": True}
 
 
@@ -93,11 +89,8 @@ def cumulative_figure(metrics: Metrics, label: Label) -> Figure | None:
         return None
 
     def paint(axes: Any) -> None:
-        sorted_curves = {}
-        for method, curve in curves.items():
-            order = np.argsort(curve.thresholds)
-            sorted_curves[method] = np.array(curve.thresholds)[order], 100 * np.array(curve.scores)[order]
-        _plot_methods(axes, metrics, sorted_curves)
+        points = {name: sorted(zip(curve.thresholds, curve.scores, strict=True)) for name, curve in curves.items()}
+        _plot_methods(axes, metrics, {name: np.array(pairs).T * [[1], [100]] for name, pairs in points.items()})
         axes.set_ylim(0, 102)
         _finish(axes, _with_unit("allowed error", label), "test samples within it (%)")
 
@@ -238,7 +231,7 @@ def _figure(title: str, lead: str, alt: str, paint: Callable[[Any], None], heigh
     return Figure(title, lead, alt, draw(title, lambda canvas: paint(canvas.subplots()), height))
 
 
-def _plot_methods(axes: Any, metrics: Metrics, curves: Mapping[str, tuple[Any, Any]]) -> None:
+def _plot_methods(axes: Any, metrics: Metrics, curves: Mapping[str, Any]) -> None:
     """One line for each method; missing values are gaps, and long lines have no markers."""
     looks = looks_of(metrics.methods)
     for method, (x, y) in curves.items():

@@ -103,27 +103,19 @@ def _results(metrics: Metrics) -> list[tuple[Label, str, tuple[str, str] | None,
     """The first labels with the main method's score, and name and score of the best other method and of chance."""
     found = []
     for label in metrics.labels:
-        if score := _score(metrics.main, label):
-            unit = f" {label.unit}" if label.is_numeric and label.unit else ""
-            value = _written(score.mean, label) + unit
+        if main := _best(metrics, "main", label):
+            value = f"{main[1]} {label.unit}" if label.is_numeric and label.unit else main[1]
             found.append((label, value, _best(metrics, "comparison", label), _best(metrics, "chance", label)))
     return found[:N_LABELS]
 
 
-def _score(method: Method, label: Label) -> Score | None:
-    scores = method.scores(label)
-    return scores.mae if label.is_numeric else scores.rate
-
-
-def _written(mean: float, label: Label) -> str:
-    return short(mean) if label.is_numeric else percent(mean)
-
-
 def _best(metrics: Metrics, role: str, label: Label) -> tuple[str, str] | None:
     """The best method of a role, and its score."""
-    found = {m.name: score.mean for m in metrics.methods if m.role == role and (score := _score(m, label))}
-    name = (min if label.is_numeric else max)(found, key=found.__getitem__, default=None)
-    return None if name is None else (name, _written(found[name], label))
+    scores = {method.name: method.scores(label) for method in metrics.methods if method.role == role}
+    numeric = label.is_numeric
+    means = {name: s.mean for name, own in scores.items() if (s := own.mae if numeric else own.rate)}
+    name = (min if numeric else max)(means, key=means.__getitem__, default=None)
+    return None if name is None else (name, short(means[name]) if numeric else percent(means[name]))
 
 
 class Cell(NamedTuple):
@@ -179,8 +171,8 @@ def cumulative_table(metrics: Metrics, label: Label) -> Table | None:
     curves = [dict(zip(curve.thresholds, curve.scores, strict=True)) for _, curve in pairs]
     columns = []
     for threshold in sorted(set().union(*curves)):
-        values = [_times(100, curve.get(threshold)) for curve in curves]
-        columns.append(_column(f"≤\N{NO-BREAK SPACE}{threshold:g}", "", values, best=max, decimals=1))
+        scores = [curve.get(threshold) for curve in curves]
+        columns.append(_column(f"≤\N{NO-BREAK SPACE}{threshold:g}", "", scores, best=max, factor=100, decimals=1))
     unit = f" {label.unit}" if label.unit else ""
     lead = f"Percentage of test samples whose {label.name} is off by at most so many{unit}. Higher is better."
     return _table(f"Cumulative scores, {label.name}, in per cent", lead, columns, _named(method for method, _ in pairs))
@@ -220,11 +212,9 @@ def sensitivity_table(metrics: Metrics) -> Table | None:
     columns = []
     for label in metrics.labels:
         errors = [(s.mae or {}).get(label.name) for s in settings]
-        rates = [_times(100, (s.rate or {}).get(label.name)) for s in settings]
-        columns += [
-            _column(f"{label.name} MAE", label.unit or "", errors, best=min),
-            _column(f"{label.name} rate", "%", rates, best=max, decimals=1),
-        ]
+        rates = [(s.rate or {}).get(label.name) for s in settings]
+        columns.append(_column(f"{label.name} MAE", label.unit or "", errors, best=min))
+        columns.append(_column(f"{label.name} rate", "%", rates, best=max, factor=100, decimals=1))
     deltas = zip_longest(*(setting.delta_test or () for setting in settings))
     columns += [_column(_delta_name(j), "test", column, best=min, decimals=2) for j, column in enumerate(deltas)][:3]
     lead = (
@@ -269,12 +259,9 @@ def _known(metrics: Metrics, part: str) -> tuple[list[Method], list[Any]]:
     return methods, [getattr(method, part) for method in methods]
 
 
-def _score_column(
-    title: str, note: str, scores: Sequence[Score | None], best: Best, factor: float = 1, least: int = 0
-) -> Column:
-    means = [_times(factor, score.mean if score else None) for score in scores]
-    errors = [_times(factor, score.se if score else None) for score in scores]
-    return _column(title, note, means, errors, best=best, least=least)
+def _score_column(title: str, note: str, scores: Sequence[Score | None], **options: Any) -> Column:
+    pairs = [(score.mean, score.se) if score else (None, None) for score in scores]
+    return _column(title, note, [mean for mean, _ in pairs], [error for _, error in pairs], **options)
 
 
 def _column(
@@ -286,20 +273,24 @@ def _column(
     best: Best | None = None,
     decimals: int | None = None,
     least: int = 0,
+    factor: float = 1,
     write: Callable[[float, int], str] = fixed,
 ) -> Column:
     """A column of numbers with their errors; the best is marked if the digits shown tell the values apart."""
-    known = [value for value in values if value is not None]
+    numbers = [None if value is None else factor * value for value in values]
+    spreads = [None if error is None else factor * error for error in errors]
+    known = [number for number in numbers if number is not None]
     if decimals is None:
-        decimals = decimals_for(known, [error for error in errors if error is not None], least)
-    different = {round(value, decimals) for value in known}
+        decimals = decimals_for(known, [spread for spread in spreads if spread is not None], least)
+    different = {round(number, decimals) for number in known}
     winner = best(different) if best and len(different) > 1 else None
     cells = []
-    for value, error in zip_longest(values, errors):
-        text = (
-            GAP if value is None else write(value, decimals) + ("" if error is None else f" ± {fixed(error, decimals)}")
-        )
-        cells.append(Cell(text, value is not None and round(value, decimals) == winner))
+    for number, spread in zip_longest(numbers, spreads):
+        if number is None:
+            cells.append(Cell(GAP))
+        else:
+            text = write(number, decimals) + ("" if spread is None else f" ± {fixed(spread, decimals)}")
+            cells.append(Cell(text, round(number, decimals) == winner))
     return Column(title, note, tuple(cells))
 
 
@@ -320,7 +311,3 @@ def _named(methods: Iterable[Method]) -> list[tuple[str, str]]:
 
 def _delta_name(j: int) -> str:
     return "Δ" + "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(j + 1))
-
-
-def _times(factor: float, value: float | None) -> float | None:
-    return None if value is None else factor * value
