@@ -27,8 +27,8 @@ Keys = NDArray[np.uint64]
 
 WARPS: dict[str, type[Warp]] = {"linear": LinearWarp, "cubic": CubicWarp}
 
-# Indices of the random numbers of a copy. Those from NOISE on are for the noise of each channel.
-SHIFT_X, SHIFT_Y, ROTATION, SCALE, MIRROR, BRIGHTNESS, CONTRAST, NOISE = range(8)
+# A copy has one random number for each field of Draw; those from NOISE on are for the noise of each channel.
+NOISE = 7
 
 
 class Draw(NamedTuple):
@@ -50,8 +50,7 @@ class Draw(NamedTuple):
 class Distortion:
     """Shift, rotate, scale, flip and brighten images by small random amounts, and add noise.
 
-    Every amount is uniform between minus and plus the amplitude given here. Changing one amplitude does not change the
-    random numbers of the others.
+    Every amount is uniform between minus and plus the amplitude given here, and independent of the other amplitudes.
 
     Parameters
     ----------
@@ -107,31 +106,20 @@ class Distortion:
     interpolation: Literal["linear", "cubic"] = "cubic"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**64:
-            raise ValueError(f"seed={self.seed} must be between 0 and 2**64 - 1")
         if self.interpolation not in WARPS:
             raise ValueError(f"interpolation={self.interpolation!r} must be one of {', '.join(map(repr, WARPS))}")
         largest = {"shift": 1e4, "rotation": 180.0, "scale": 0.99, "brightness": 10.0, "contrast": 1.0, "noise": 10.0}
-        for name, limit in largest.items():
+        for name, limit in ({"seed": 2**64 - 1} | largest).items():
             if not 0 <= getattr(self, name) <= limit:
-                raise ValueError(f"{name}={getattr(self, name)} is an amplitude and must be between 0 and {limit:g}")
+                raise ValueError(f"{name}={getattr(self, name)} must be between 0 and {limit}")
 
     def draw(self, samples: ArrayLike, copies: ArrayLike) -> Draw:
         """The amounts of distortion of these copies of these images, whatever `identity_first` is."""
-        random = uniforms(copy_keys(self.seed, samples, copies), NOISE)
-
-        def between(parameter: int, amplitude: float) -> Floats:
-            return amplitude * (2.0 * random[:, parameter] - 1.0)
-
-        return Draw(
-            shift_x=between(SHIFT_X, self.shift),
-            shift_y=between(SHIFT_Y, self.shift),
-            rotation=between(ROTATION, self.rotation),
-            scale=1.0 + between(SCALE, self.scale),
-            mirror=(random[:, MIRROR] < 0.5) & self.mirror,
-            brightness=between(BRIGHTNESS, self.brightness),
-            contrast=1.0 + between(CONTRAST, self.contrast),
-        )
+        words = stream(copy_keys(self.seed, samples, copies), 0, NOISE).T
+        random = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53  # uniform in [0, 1)
+        amplitudes = (self.shift, self.shift, self.rotation, self.scale, 0.0, self.brightness, self.contrast)
+        x, y, rotation, scale, _, brightness, contrast = np.array(amplitudes)[:, None] * (2.0 * random - 1.0)
+        return Draw(x, y, rotation, 1.0 + scale, (random[4] < 0.5) & self.mirror, brightness, 1.0 + contrast)
 
     def apply(self, images: ArrayLike, samples: ArrayLike, copies: ArrayLike) -> NDArray[Any]:
         """Distort images.
@@ -191,8 +179,7 @@ class Distortion:
             grey *= contrast.astype(grey.dtype)[:, None, None]
             grey += offset.astype(grey.dtype)[:, None, None]
         if self.noise:
-            rough = normal(keys, NOISE + channel, grey[0].size)
-            rough *= np.float32(self.noise * (high - low))
+            rough = normal(keys, NOISE + channel, grey[0].size) * np.float32(self.noise * (high - low))
             grey += rough.reshape(grey.shape)
 
 
@@ -232,15 +219,9 @@ def stream(keys: Keys, first: int, length: int) -> Keys:
     return mix(keys[:, None] + np.arange(first, first + length, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
 
 
-def uniforms(keys: Keys, length: int) -> Floats:
-    """Uniform numbers in [0, 1), of shape (n, length)."""
-    return (stream(keys, 0, length) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
 def normal(keys: Keys, parameter: int, length: int) -> NDArray[np.float32]:
     """Normal numbers of shape (n, length), from 16 random bits each."""
-    own = stream(keys, parameter, 1)[:, 0]
-    words = stream(own, 0, -(-length // 4))
+    words = stream(stream(keys, parameter, 1)[:, 0], 0, -(-length // 4))
     return quantiles()[words.astype("<u8").view("<u2")[:, :length]]
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa.images.geometry import Similarity, center_of, centered, warp
+from higsfa.images.geometry import Similarity, centered, warp
 from higsfa.images.pixels import as_picture, full_range, normalize_contrast, stored
 
 __all__ = ["FaceSampler", "normalize_pose", "sample_face"]
@@ -68,10 +68,8 @@ def sample_face(image: Any, size: int = 96, square: float | None = SQUARE, shift
         For instance the result of :func:`normalize_pose`.
     size : int, default=96
         Height and width of the result.
-    square : float, default=182.4
-        Side of the square in pixels of the image; None for the largest that fits.
-    shift_up : float, default=3.6
-        Distance of the centre of the square above the centre of the image, in pixels of the image.
+    square, shift_up : float, default=182.4 and 3.6
+        Side of the square, or None for the largest that fits, and how far its centre is above that of the image.
 
     Returns
     -------
@@ -90,7 +88,7 @@ def pose_map(
         raise ValueError(f"size={size!r} must be (height, width)")
     positions = None if eyes is None else np.asarray(eyes, dtype=np.float64)
     if positions is None or np.isnan(positions).any():
-        return centered(size, center_of(shape), min(shape[0] / size[0], shape[1] / size[1]))
+        return centered(size, shape, min(shape[0] / size[0], shape[1] / size[1]))
     if positions.shape != (2, 2) or not np.all(np.abs(positions) < 1e6):
         raise ValueError(f"eyes={positions.tolist()} must be two positions (x, y) in the picture")
     if not eye_distance > 0:
@@ -108,8 +106,7 @@ def square_map(shape: tuple[int, int], size: int, square: float | None, shift_up
     side = min(shape) if square is None else square
     if size < 1 or not side > 0:
         raise ValueError(f"size={size!r} and square={square!r} must be positive")
-    x, y = center_of(shape)
-    return centered((size, size), (x, y - shift_up), side / size)
+    return centered((size, size), shape, side / size, shift_up)
 
 
 @dataclass(frozen=True)
@@ -185,7 +182,15 @@ class FaceSampler:
 
     def __call__(self, image: Any) -> NDArray[Any]:
         """The face in a photograph, whose eyes are looked up by ``image.filename``."""
-        return self.sample(image, self._eyes_of(getattr(image, "filename", "")))
+        filename = getattr(image, "filename", "")
+        eyes = self.eyes.get(_key(filename)) if self.eyes and filename else None
+        known = eyes is not None and not np.isnan(eyes).any()
+        if self.eyes is not None and not known and self.without_eyes == "raise":
+            raise ValueError(
+                f"the eyes in {filename or 'a picture without a file name'} are not known; "
+                "give them, or use without_eyes='center' to crop the centre of such pictures"
+            )
+        return self.sample(image, eyes)
 
     def sample(self, image: Any, eyes: ArrayLike | None = None) -> NDArray[Any]:
         """The face in a photograph with these eyes."""
@@ -199,17 +204,6 @@ class FaceSampler:
         unit = (face[None] - np.float32(low)) / np.float32(high - low)
         even = normalize_contrast(unit, self.mean, self.std, self.window, clip=False)[0]
         return stored(low + (high - low) * even, picture.dtype)
-
-    def _eyes_of(self, filename: Any) -> NDArray[np.float64] | None:
-        if self.eyes is None:
-            return None
-        eyes = self.eyes.get(_key(filename)) if filename else None
-        if (eyes is None or np.isnan(eyes).any()) and self.without_eyes == "raise":
-            raise ValueError(
-                f"the eyes in {filename or 'a picture without a file name'} are not known; "
-                "give them, or use without_eyes='center' to crop the centre of such pictures"
-            )
-        return eyes
 
 
 def _key(path: str | PathLike[str]) -> str:

@@ -61,14 +61,10 @@ class Similarity(NamedTuple):
         return Similarity(a, c, *self(first.x, first.y))
 
 
-def centered(size: tuple[int, int], center: tuple[float, float], scale: float) -> Similarity:
-    """The map that takes the centre of a result of this size to `center` of a picture."""
-    x, y = (at - scale * (n - 1) / 2 for at, n in zip(center, size[::-1], strict=True))
-    return Similarity(scale, 0.0, x, y)
-
-
-def center_of(size: tuple[int, int]) -> tuple[float, float]:
-    return (size[1] - 1) / 2, (size[0] - 1) / 2
+def centered(size: tuple[int, int], shape: tuple[int, int], scale: float, shift_up: float = 0.0) -> Similarity:
+    """From the centre of a result of this size to the centre of a picture of this shape, or above it."""
+    x = (shape[1] - 1) / 2 - scale * (size[1] - 1) / 2
+    return Similarity(scale, 0.0, x, (shape[0] - 1) / 2 - shift_up - scale * (size[0] - 1) / 2)
 
 
 def warp(picture: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDArray[np.float32]:
@@ -90,8 +86,8 @@ def warp(picture: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDA
 def _warp_plane(plane: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDArray[np.float32]:
     if where.scale > MAX_SAMPLES:
         factor = floor(2 * where.scale / MAX_SAMPLES)
-        small = Image.fromarray(np.ascontiguousarray(plane)) if plane.dtype == np.uint8 else _as_float(plane)
-        plane = np.asarray(small.reduce(factor))
+        large = Image.fromarray(np.ascontiguousarray(plane)) if plane.dtype == np.uint8 else _as_float(plane)
+        plane = np.asarray(large.reduce(factor))
         # The centre of a reduced pixel is the centre of the `factor` pixels that it is the mean of.
         where = Similarity(1 / factor, 0.0, (1 - factor) / (2 * factor), (1 - factor) / (2 * factor)).after(where)
     n = max(1, ceil(where.scale - 1e-9))

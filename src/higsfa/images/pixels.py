@@ -120,17 +120,12 @@ def _stretch(
     batch: NDArray[Any], mean: NDArray[Any], std: NDArray[Any], window: float, low: float, high: float
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Factor and offset for the grey values of each picture."""
-    rows, columns = (_middle(size, window) for size in batch.shape[1:3])
-    middle = batch[:, rows, columns].reshape(len(batch), -1)
+    borders = (min(floor(size * (1 - window) / 2 + 1e-9), (size - 1) // 2) for size in batch.shape[1:3])
+    rows, columns = (slice(border, size - border) for border, size in zip(borders, batch.shape[1:3], strict=True))
+    middle = batch[:, rows, columns].reshape(len(batch), -1)  # at least the fraction `window` of the picture
     found_mean, found_std = middle.mean(axis=1, dtype=np.float64), middle.std(axis=1, dtype=np.float64)
     varies = found_std > LEAST_DEVIATION
     gain = np.divide(std * (high - low), found_std, out=np.zeros(len(batch)), where=varies)
     offset = low + mean * (high - low) - gain * found_mean
     work, shape = np.result_type(batch.dtype, np.float32), (-1, *[1] * (batch.ndim - 1))
     return gain.astype(work).reshape(shape), offset.astype(work).reshape(shape)
-
-
-def _middle(size: int, window: float) -> slice:
-    """The middle of `size` pixels, at least the fraction `window` of them, symmetric."""
-    border = min(floor(size * (1 - window) / 2 + 1e-9), (size - 1) // 2)
-    return slice(border, size - border)

@@ -66,7 +66,7 @@ def plot_features(
 ) -> Any:
     """Show three views of features, one row for each feature.
 
-    From left to right: the template, which is what the feature adds to a reconstruction; its gradient at the mean image;
+    From left to right: the template, which is what the feature adds to a reconstruction; its gradient at the mean;
     and the images for which it is smallest and largest. Red raises the feature, blue lowers it.
 
     Parameters
