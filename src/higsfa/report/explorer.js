@@ -14,33 +14,16 @@
   // ------------------------------------------------------------------------------------------- reading the data
 
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const floats = (text) => new Float32Array(bytes(text).buffer);
-  // The rows of a matrix.
-  function rowsOf(values, count) {
-    const length = values.length / count;
-    return Array.from({ length: count }, (_, i) => values.subarray(i * length, (i + 1) * length));
-  }
 
+  // A label has: `projection`, from features to the coordinates of its Gaussians, and `lift`, back; for each class a
+  // vector of `means` and a whitening matrix of `factors`; if numeric, `telling` directions that separate the classes.
   const data = JSON.parse(document.getElementById("data").textContent);
-  const mean = floats(data.mean);
-  const deviation = floats(data.deviation);
-  const steps = floats(data.steps);
-  const components = rowsOf(new Int8Array(bytes(data.components).buffer), mean.length);
+  const { mean, deviation, steps, labels } = data;
+  const components = data.components.map((row) => new Int8Array(bytes(row).buffer));
   const faces = data.faces.map((face) => ({
-    features: Float64Array.from(floats(face.features)),
+    ...face,
     photograph: bytes(face.photograph),
     reconstruction: bytes(face.reconstruction),
-    annotated: face.annotated,
-  }));
-  const labels = data.labels.map((label) => ({
-    ...label,
-    center: floats(label.center),
-    projection: rowsOf(floats(label.projection), label.n_features), // features to coordinates of the Gaussians
-    lift: rowsOf(floats(label.lift), label.rank), // and back
-    means: rowsOf(floats(label.means), label.classes.length),
-    factors: rowsOf(floats(label.factors), label.classes.length).map((factor) => rowsOf(factor, label.rank)),
-    logWeights: floats(label.log_weights),
-    telling: rowsOf(floats(label.telling), label.n_telling), // directions that separate the classes
   }));
 
   // ------------------------------------------------------------------------------------------- vectors
@@ -60,21 +43,21 @@
 
   // Coordinates of features y, in which the label's Gaussians are given.
   function project(label, y) {
-    return combine(minus(y.subarray(0, label.n_features), label.center), label.projection, label.rank);
+    return combine(label.center.map((c, j) => y[j] - c), label.projection, label.means[0].length);
   }
 
   // Features y after a step in these coordinates.
   function moved(label, y, step) {
-    const change = combine(step, label.lift, label.n_features);
+    const change = combine(step, label.lift, label.center.length);
     return y.map((x, j) => x + (change[j] ?? 0));
   }
 
   // Probabilities of the classes, by Bayes' rule; without the class `excluded`, if there is one.
   function posterior(label, y, excluded = -1) {
     const u = project(label, y);
-    const joint = Array.from(label.logWeights, (logWeight, c) => {
+    const joint = label.log_weights.map((logWeight, c) => {
       if (c === excluded) return -Infinity;
-      const w = combine(minus(u, label.means[c]), label.factors[c], label.rank);
+      const w = combine(minus(u, label.means[c]), label.factors[c], u.length);
       return logWeight - dot(w, w) / 2;
     });
     const largest = Math.max(...joint);
@@ -112,7 +95,7 @@
   function movedTo(label, from, start, value) {
     const here = meanAt(label, start);
     const own = minus(project(label, from), here);
-    const telling = combine(label.telling.map((direction) => dot(direction, own)), label.telling, label.rank);
+    const telling = combine(label.telling.map((direction) => dot(direction, own)), label.telling, own.length);
     const typical = KEPT_DEVIATION * Math.sqrt(label.telling.length);
     const kept = Math.min(1, typical / Math.hypot(...telling, 1e-9));
     const range = label.classes.at(-1) - label.classes[0] || 1;
@@ -124,7 +107,7 @@
   // The path of face y to a class of a categorical label: from the means of the other classes, weighted by their
   // probabilities, to the mean of this class.
   function pathTo(label, c, y) {
-    const from = combine(posterior(label, y, c), label.means, label.rank);
+    const from = combine(posterior(label, y, c), label.means, label.means[0].length);
     return { from, step: minus(label.means[c], from) };
   }
 

@@ -93,12 +93,23 @@ def write_explorer(
     source = as_source(images)
     if len(source) < 1 or n_examples < 1:
         raise ValueError(f"images holds {len(source)} pictures and n_examples={n_examples}: the page needs a face")
-    shape = _picture_shape(network.input_shape_)
+    height, width, channels = shape = (*network.input_shape_, 1, 1)[:3]
+    if len(network.input_shape_) not in (2, 3) or channels not in (1, 3):
+        raise ValueError(
+            f"the network takes samples of shape {network.input_shape_}; only grey or RGB pictures are shown"
+        )
     black, white = value_range or ((0.0, 255.0) if source.dtype.kind in "iub" else (0.0, 1.0))
     gain = 255.0 / (white - black)
     features = np.asarray(network.transform(source), dtype=np.float64)
     components = np.asarray(decoder.components_, dtype=np.float64) * gain
-    _check_sizes(components, head, features.shape[1], int(np.prod(shape)))
+    n_features = features.shape[1]
+    if components.shape != (n_features, np.prod(shape)):
+        raise ValueError(
+            f"decoder.components_ has shape {components.shape}, but the network makes {n_features} features of "
+            f"{np.prod(shape)} pixel values; fit the decoder to this network's features and images"
+        )
+    if (found := head.n_features_in_) > n_features:
+        raise ValueError(f"head was fitted to {found} features, but the network makes {n_features}; fit it to these")
     intercept = (np.asarray(decoder.intercept_, dtype=np.float64) - black) * gain
     rows = np.unique(np.linspace(0, len(source) - 1, min(len(source), n_examples)).round().astype(np.intp))
     photographs = _photographs(source, rows, black, white)
@@ -106,47 +117,29 @@ def write_explorer(
     heads = [label_data(head, name) for name in head.label_names_ if isinstance(head.models_[name], GaussianClasses)]
     is_slow = np.array(["slow" in str(name) for name in network.get_feature_names_out()], dtype=bool)
     slow, rest = np.flatnonzero(is_slow)[:n_slow].tolist(), np.flatnonzero(~is_slow)[:n_reconstructive].tolist()
-    used = max((label["n_features"] for label in heads), default=0)
+    used = max((len(label["center"]) for label in heads), default=0)
     moving = sorted({*range(used), *slow, *rest})
     rebuilt = _as_bytes(features[rows] @ components + intercept)
     faces = [
-        {"features": _floats(y), "photograph": _base64(photo), "reconstruction": _base64(built), "annotated": said}
+        {"features": y, "photograph": photo, "reconstruction": built, "annotated": said}
         for y, photo, built, said in zip(features[rows][:, moving], photographs, rebuilt, annotated, strict=True)
     ]
-    data = {"height": shape[0], "width": shape[1], "channels": shape[2], "faces": faces, "labels": heads}
+    data = {"height": height, "width": width, "channels": channels, "faces": faces, "labels": heads}
     page = fill(
         "explorer.html.jinja",
         "explorer.css",
         title=title,
-        n_features=features.shape[1],
+        n_features=n_features,
         thumbnails=_thumbnails(photographs, annotated, shape),
         labels=heads,
         label_sliders=label_sliders(heads),
         slow_sliders=_feature_sliders("Slow", [moving.index(j) for j in slow]),
         reconstructive_sliders=_feature_sliders("Reconstructive", [moving.index(j) for j in rest]),
         has_annotations=any(annotated),
-        data=json_in_html(data | _decoder_data(features[:, moving], components[moving])),
+        data=json_in_html(data | _decoder_data(features[:, moving], components[moving]), default=_packed),
     )
     write_atomically(out, page.encode("utf-8"))
     return Path(out)
-
-
-def _picture_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Height, width and channels."""
-    height, width, channels = (*shape, 1, 1)[:3]
-    if len(shape) not in (2, 3) or channels not in (1, 3):
-        raise ValueError(f"the network takes samples of shape {shape}; the explorer shows grey or RGB pictures only")
-    return height, width, channels
-
-
-def _check_sizes(components: Floats, head: LabelHead, n_features: int, n_values: int) -> None:
-    if components.shape != (n_features, n_values):
-        raise ValueError(
-            f"decoder.components_ has shape {components.shape}, but the network makes {n_features} features of "
-            f"{n_values} pixel values; fit the decoder to this network's features and images"
-        )
-    if (found := head.n_features_in_) > n_features:
-        raise ValueError(f"head was fitted to {found} features, but the network makes {n_features}; fit it to these")
 
 
 def _photographs(source: Source, rows: NDArray[np.intp], black: float, white: float) -> NDArray[np.uint8]:
@@ -189,13 +182,12 @@ def _thumbnails(
     return out
 
 
-def _decoder_data(features: Floats, components: Floats) -> dict[str, str]:
+def _decoder_data(features: Floats, components: Floats) -> dict[str, Any]:
     """Mean and deviation of features, and what one deviation of each changes in the picture, in 256 steps."""
     deviation = features.std(axis=0)
     deviation[deviation == 0] = 1.0
     steps, levels = quantised(components * deviation[:, None])
-    numbers = {"mean": features.mean(axis=0), "deviation": deviation, "steps": steps}
-    return {name: _floats(values) for name, values in numbers.items()} | {"components": _base64(levels)}
+    return {"mean": features.mean(axis=0), "deviation": deviation, "steps": steps, "components": list(levels)}
 
 
 def quantised(components: Floats) -> tuple[Floats, NDArray[np.int8]]:
@@ -211,29 +203,23 @@ def label_data(head: LabelHead, name: Any) -> dict[str, Any]:
     varies = np.isfinite(model.scale)
     scale = np.where(varies, model.scale, 1.0)
     integer = head.integer.get(name, False) if isinstance(head.integer, Mapping) else head.integer
-    arrays = {
+    label: dict[str, Any] = {
+        "name": shown(name),
+        "numeric": is_numeric,
+        "classes": [float(c) if is_numeric else str(c) for c in classes],
         "center": model.center,
         "projection": model.projection * (varies / scale)[:, None],
         "lift": np.linalg.pinv(model.projection) * np.where(varies, model.scale, 0.0),
         "means": model.means,
         "factors": model.factors,
         "log_weights": model.log_weights,
-        "telling": _telling(model.means) if is_numeric else np.empty(0),
-    }
-    label: dict[str, Any] = {
-        "name": shown(name),
-        "numeric": is_numeric,
-        "classes": [float(c) if is_numeric else str(c) for c in classes],
-        "n_features": len(model.center),
-        "rank": model.projection.shape[1],
-        "n_telling": len(arrays["telling"]),
-        **{key: _floats(values) for key, values in arrays.items()},
     }
     if is_numeric:
         step = _nice_step(float(classes[-1] - classes[0]))
         decimals = 0 if integer else max(0, 1 - floor(log10(step)))
         low, high = floor(classes[0] / step) * step, -floor(-classes[-1] / step) * step
         label |= {"integer": bool(integer), "step": step, "low": low, "high": high, "decimals": decimals}
+        label["telling"] = _telling(model.means)
     return label
 
 
@@ -280,9 +266,8 @@ def shown(name: Any) -> str:
     return f"label {name}" if isinstance(name, int) else str(name)
 
 
-def _floats(values: Any) -> str:
-    return _base64(np.asarray(values, dtype="<f4"))
-
-
-def _base64(values: NDArray[Any]) -> str:
-    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
+def _packed(values: NDArray[Any]) -> Any:
+    """An array in JSON: bytes as base64, numbers in lists and to seven digits."""
+    if values.dtype.itemsize == 1:
+        return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
+    return [float(f"{x:.7g}") for x in values] if values.ndim == 1 else list(values)

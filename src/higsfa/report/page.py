@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import webbrowser
+from collections.abc import Callable
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -163,7 +164,7 @@ def _fingerprint(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def json_in_html(data: Any) -> str:
+def json_in_html(data: Any, default: Callable[[Any], Any] | None = None) -> str:
     """JSON in which no character can end the script element it stands in, or begin a comment there."""
-    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"), default=default)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
