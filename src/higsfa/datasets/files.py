@@ -46,12 +46,10 @@ class Table:
     def column(self, *names: str, required: bool = False) -> Any:
         """The column with the first of these names that exists, stripped of blanks; None if there is none."""
         known = list(map(plain, self.header))
-        for name in map(plain, names):
-            if name in known:
-                return [row[known.index(name)].strip() for row in self.rows]
-        if required:
+        place = next((known.index(name) for name in map(plain, names) if name in known), None)
+        if place is None and required:
             raise ValueError(f"{self.path}: no column {' or '.join(map(repr, names))} among {self.header}")
-        return None
+        return None if place is None else [row[place].strip() for row in self.rows]
 
     def place(self, row: int) -> str:
         """Where a row is, for error messages."""
@@ -209,11 +207,11 @@ def eye_columns_of(table: Table) -> NDArray[np.float64] | None:
 
 
 def eye_array(columns: list[list[str]], table: Table) -> NDArray[np.float64]:
-    numbers = np.array([[number(text) for text in column] for column in columns]).T
-    for row, texts in enumerate(zip(*columns, strict=True)):
-        if any(text and np.isnan(value) for text, value in zip(texts, numbers[row], strict=True)):
+    rows = list(zip(*columns, strict=True))
+    for row, texts in enumerate(rows):
+        if any(text and np.isnan(number(text)) for text in texts):
             raise ValueError(f"{table.place(row)}: eye coordinates {texts} are not all numbers")
-    return left_first(numbers.reshape(-1, 2, 2))
+    return left_first(np.array([[number(text) for text in texts] for texts in rows]).reshape(-1, 2, 2))
 
 
 def left_first(eyes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -240,8 +238,7 @@ def eyes_by_name(table: Table, photos: list[str]) -> NDArray[np.float64]:
 def landmarks_of(path: Path) -> NDArray[np.float64]:
     """The 68 points of a landmark file: ``version: 1``, ``n_points: 68``, and lines "x y" between braces."""
     text = read_regular(path, MAX_LANDMARK_BYTES).decode("ascii", "replace")
-    inner = text.partition("{")[2].partition("}")[0]
-    numbers = np.array([number(field) for field in inner.split()])
+    numbers = np.array([number(field) for field in text.partition("{")[2].partition("}")[0].split()])
     if len(numbers) != 136 or np.isnan(numbers).any():
         raise ValueError(f"{path}: expected 68 landmarks, that is 136 numbers between braces, found {len(numbers)}")
     return numbers.reshape(68, 2)
@@ -289,17 +286,8 @@ def parse_names(
     return tuple(found), list(found.values()), tuple(skipped)
 
 
-def path_parts(photo: str, where: str) -> list[str]:
-    """The parts of a path in a table. It must not lead out of the folder, on any operating system."""
-    parts = [part for part in photo.replace("\\", "/").split("/") if part not in ("", ".")]
-    outside = photo.startswith(("/", "\\")) or PureWindowsPath(photo).drive or ".." in parts or "\0" in photo
-    if outside or not parts:
-        raise ValueError(f"{where}: path {photo!r} must name a file inside the folder, without '..' or a drive or root")
-    return parts
-
-
-def finder(folder: Path, any_folder: bool) -> Callable[[list[str]], Path | None]:
-    """A function that finds the file of a path in the folder, ignoring case.
+def finder(folder: Path, any_folder: bool) -> Callable[[str, str], Path | None]:
+    """A function that finds the file of a path in a table, ignoring case; it refuses paths that lead out of the folder.
 
     A path may start with the names of the folder and its parents or, with `any_folder`, with any names. Links are
     followed, because the folder is the user's own even if the table is not.
@@ -320,7 +308,11 @@ def finder(folder: Path, any_folder: bool) -> Callable[[list[str]], Path | None]
             where = os.path.join(where, entry)
         return Path(where) if os.path.isfile(where) else None
 
-    def find(parts: list[str]) -> Path | None:
+    def find(photo: str, where: str) -> Path | None:
+        parts = [part for part in photo.replace("\\", "/").split("/") if part not in ("", ".")]
+        outside = photo.startswith(("/", "\\")) or PureWindowsPath(photo).drive or ".." in parts or "\0" in photo
+        if outside or not parts:
+            raise ValueError(f"{where}: path {photo!r} must name a file inside the folder, without '..', drive or root")
         lower = [part.lower() for part in parts]
         ends = (parts[i:] for i in range(len(parts)) if i == 0 or any_folder or lower[:i] == above[-i:])
         return next((path for path in map(descend, ends) if path is not None), None)

@@ -88,22 +88,16 @@ def read_morph2(folder: Any, csv: Any, *, eyes: Any = None, on_missing: str = "r
     ImageSet
         Labels "age", "gender" (M, F), "race" (B, W, A, H, O) and "identity", as far as the table has them. Where the
         two dates are known and agree with ``age`` to one year, the age comes from them and is exact to the day.
-
-    Notes
-    -----
-    The labels come from police records; who assigned "race", and how, is not known.
+        The labels come from police records; who assigned "race", and how, is not known.
 
     Examples
     --------
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> (folder / "009055_1M54.JPG").touch()
-    >>> _ = (folder / "morph.csv").write_text(
-    ...     "id_num,dob,doa,race,gender,age,photo\\n9055,10/09/1950,10/09/2004,W,M,54,Album2/009055_1M54.JPG\\n"
-    ... )
-    >>> faces = read_morph2(folder, folder / "morph.csv")
-    >>> faces, float(faces.labels["age"][0])
-    (<ImageSet MORPH-II: 1 images, labels ['age', 'gender', 'race', 'identity'], no eyes>, 54.0)
+    >>> _ = (folder / "morph.csv").write_text("id_num,gender,age,photo\\n9055,M,54,Album2/009055_1M54.JPG\\n")
+    >>> read_morph2(folder, folder / "morph.csv")
+    <ImageSet MORPH-II: 1 images, labels ['age', 'gender', 'identity'], no eyes>
     """
     table = read_table(csv)
     photos = table.column("photo", "file", "filename", "file_name", "path", "image", required=True)
@@ -149,13 +143,10 @@ def read_fgnet(folder: Any, *, on_malformed: str = "raise") -> ImageSet:
     points = files.subfolder(folder, "points")
     if points is None and folder.name.lower() == "images":
         points = files.subfolder(folder.parent, "points")
-    paths, found, skipped = files.parse_names(
-        root, r"(\d{3})A(\d{2,3})[a-z]?\.\w+", "such as 001A02.JPG", on_malformed, "FG-NET"
-    )
-    labels = {
-        "age": np.array([float(age) for _, age in found]),
-        "identity": np.array([who for who, _ in found], dtype=object),
-    }
+    pattern = r"(\d{3})A(\d{2,3})[a-z]?\.\w+"
+    paths, found, skipped = files.parse_names(root, pattern, "such as 001A02.JPG", on_malformed, "FG-NET")
+    persons, ages = zip(*found, strict=True)
+    labels = {"age": np.array(ages, dtype=np.float64), "identity": np.array(persons, dtype=object)}
     if points is None:
         return ImageSet("FG-NET", paths, labels, None, skipped)
     found_points = {path.name.lower(): path for path in files.files_in(points, (".pts",))}
@@ -195,13 +186,9 @@ def read_utkface(folder: Any, *, on_malformed: str = "skip") -> ImageSet:
     >>> [values[0] for values in faces.labels.values()]
     [np.float64(26.0), 'F', 'White']
     """
-    paths, found, skipped = files.parse_names(
-        files.existing_folder(folder),
-        r"(\d{1,3})_([01])_([0-4])_\d+(?:\.jpe?g)?(?:\.chip)?\.\w+",
-        "[age]_[gender]_[race]_[date].jpg",
-        on_malformed,
-        "UTKFace",
-    )
+    folder, example = files.existing_folder(folder), "[age]_[gender]_[race]_[date].jpg"
+    pattern = r"(\d{1,3})_([01])_([0-4])_\d+(?:\.jpe?g)?(?:\.chip)?\.\w+"
+    paths, found, skipped = files.parse_names(folder, pattern, example, on_malformed, "UTKFace")
     ages, genders, races = zip(*found, strict=True)
     labels = {
         "age": np.array(ages, dtype=np.float64),
@@ -236,9 +223,8 @@ def read_fairface(csv: Any, folder: Any, *, on_missing: str = "raise") -> ImageS
     --------
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> (folder / "train").mkdir()
-    >>> (folder / "train" / "1.jpg").touch()
-    >>> _ = (folder / "labels.csv").write_text("file,age,gender,race\\ntrain/1.jpg,20-29,Female,Indian\\n")
+    >>> (folder / "1.jpg").touch()
+    >>> _ = (folder / "labels.csv").write_text("file,age,gender,race\\n1.jpg,20-29,Female,Indian\\n")
     >>> read_fairface(folder / "labels.csv", folder).labels["age"]
     array([24.5])
     """
@@ -254,19 +240,9 @@ def read_fairface(csv: Any, folder: Any, *, on_missing: str = "raise") -> ImageS
 
 
 def read_eyes(csv: Any, photos: Sequence[Any]) -> NDArray[np.float64]:
-    """Eye positions in some pictures, from a table of your own.
+    """Eye positions as in :class:`ImageSet`, from a table with columns name, x, y, x, y, perhaps with column names.
 
-    Parameters
-    ----------
-    csv : path
-        A table with five columns, name of the picture, x, y, x, y, with or without a line of column names.
-    photos : list of paths
-        Pictures are found by file name, ignoring folder, suffix and case.
-
-    Returns
-    -------
-    array of shape (n_pictures, 2, 2)
-        As in :class:`ImageSet`; NaN for pictures that are not in the table.
+    Pictures are found by file name, ignoring folder, suffix and case; the eyes of others are NaN.
     """
     return files.eyes_by_name(read_table(csv, header=False), [str(Path(photo)) for photo in photos])
 
@@ -303,11 +279,8 @@ def read_folder(
     Returns
     -------
     ImageSet
-        Labels are numbers (NaN where empty) if the whole column is, else strings (None where empty).
-
-    Notes
-    -----
-    Whether you may use pictures of people, and for what, depends on their consent and on the law.
+        Labels are numbers (NaN where empty) if the whole column is, else strings (None where empty). Whether you may
+        use pictures of people, and for what, depends on their consent and on the law.
 
     Examples
     --------
@@ -329,11 +302,11 @@ def read_folder(
         label_columns = [column for column in table.header if files.plain(column) not in used]
     wanted = label_columns if isinstance(label_columns, Mapping) else {column: column for column in label_columns}
     labels = {label: files.values_of(table.column(column, required=True)) for column, label in wanted.items()}
-    eyes = None
-    if eye_columns is not None:
-        if len(eye_columns) != 4:
-            raise ValueError(f"eye_columns={eye_columns!r} must be four columns, x, y of one eye and x, y of the other")
-        eyes = files.eye_array([table.column(column, required=True) for column in eye_columns], table)
+    if eye_columns is None:
+        return _assemble(name, folder, table, photos, labels, None, on_missing)
+    if len(eye_columns) != 4:
+        raise ValueError(f"eye_columns={eye_columns!r} must be four columns, x, y of one eye and x, y of the other")
+    eyes = files.eye_array([table.column(column, required=True) for column in eye_columns], table)
     return _assemble(name, folder, table, photos, labels, eyes, on_missing)
 
 
@@ -357,7 +330,7 @@ def _assemble(
     files.check_choice("on_missing", on_missing)
     folder = files.existing_folder(folder)
     find = files.finder(folder, any_folder)
-    found = [find(files.path_parts(photo, table.place(row))) for row, photo in enumerate(photos)]
+    found = [find(photo, table.place(row)) for row, photo in enumerate(photos)]
     kept = [row for row, path in enumerate(found) if path is not None]
     gone = [photo for photo, path in zip(photos, found, strict=True) if path is None]
     if gone and (on_missing == "raise" or not kept):
@@ -365,10 +338,5 @@ def _assemble(
             f"{table.path}: {len(gone)} of {len(photos)} images are not in {folder}: {files.first_few(gone)}"
             + ("; on_missing='skip' leaves them out" if kept else "")
         )
-    return ImageSet(
-        name,
-        tuple(path for path in found if path is not None),
-        {label: values[kept] for label, values in labels.items()},
-        None if eyes is None else eyes[kept],
-        tuple(f"{photo}: not in {folder}" for photo in gone),
-    )
+    skipped = tuple(f"{photo}: not in {folder}" for photo in gone)
+    return ImageSet(name, tuple(path or folder for path in found), labels, eyes, skipped).subset(kept)
