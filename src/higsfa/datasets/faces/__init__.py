@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from higsfa.datasets.faces import parts
-from higsfa.datasets.faces.canvas import Canvas, bell, step, texels, textures
+from higsfa.datasets.faces.parts import Canvas, bell, step, texels, textures
 from higsfa.datasets.faces.traits import RACES, ageing, face_table
 
 __all__ = ["draw_faces", "face_parameters", "make_faces", "with_age"]
