@@ -66,19 +66,18 @@
     return weights.map((weight) => weight / total);
   }
 
-  // A numeric label: mean of the class values. A categorical one: the most probable class.
+  // The estimate of a numeric label: the mean of the class values.
   function estimate(label, y) {
-    const p = posterior(label, y);
-    if (label.numeric) {
-      const value = dot(p, label.classes);
-      return { value: label.integer ? Math.floor(Number(value.toFixed(6))) : value };
-    }
-    const best = p.indexOf(Math.max(...p));
-    return { value: label.classes[best], probability: p[best] };
+    const value = dot(posterior(label, y), label.classes);
+    return label.integer ? Math.floor(Number(value.toFixed(6))) : value;
   }
 
-  function estimateText(label, { value, probability }) {
-    return label.numeric ? value.toFixed(label.decimals) : `${value} (${Math.round(100 * probability)} %)`;
+  // The estimate as a text; for a categorical label, the most probable class.
+  function estimateText(label, y) {
+    if (label.numeric) return estimate(label, y).toFixed(label.decimals);
+    const p = posterior(label, y);
+    const best = p.indexOf(Math.max(...p));
+    return `${label.classes[best]} (${Math.round(100 * p[best])} %)`;
   }
 
   // ------------------------------------------------------------------------------------------- moving along labels
@@ -121,17 +120,13 @@
   let face, features; // set by chooseFace
   let anchor = null; // the face from which a label's slider is being moved, as long as nothing else is moved
 
-  function moveFeature(position, deviations) {
-    features[position] = mean[position] + deviation[position] * deviations;
-    anchor = null;
-  }
 
   function moveLabel(label, target, value) {
     if (anchor === null || anchor.label !== label || anchor.target !== target) {
       anchor = { label, target, features: features.slice() };
     }
     if (label.numeric) {
-      const start = estimate({ ...label, integer: false }, anchor.features).value;
+      const start = estimate({ ...label, integer: false }, anchor.features);
       features = movedTo(label, anchor.features, start, value);
     } else {
       const path = pathTo(label, target, anchor.features);
@@ -144,21 +139,15 @@
 
   const canvas = document.getElementById("picture");
   const small = document.createElement("canvas"); // the picture in its own size; the visible canvas shows it enlarged
-  small.width = data.width;
-  small.height = data.height;
   const scale = Math.max(1, Math.round(768 / Math.max(data.width, data.height)));
-  canvas.width = data.width * scale;
-  canvas.height = data.height * scale;
-
-  // What the decoder makes of the difference between the features now and those of the photograph.
-  function pictureChange() {
-    const weights = features.map((y, j) => ((y - face.features[j]) / deviation[j]) * steps[j]);
-    return combine(weights, components, face.photograph.length);
-  }
+  Object.assign(small, { width: data.width, height: data.height });
+  Object.assign(canvas, { width: data.width * scale, height: data.height * scale });
 
   function valuesOf(view) {
     if (view === "photograph") return face.photograph;
-    const change = pictureChange();
+    // What the decoder makes of the difference between the features now and those of the photograph.
+    const weights = features.map((y, j) => ((y - face.features[j]) / deviation[j]) * steps[j]);
+    const change = combine(weights, components, face.photograph.length);
     if (view === "change") return change.map((d) => 128 + CHANGE_GAIN * d);
     const base = view === "reconstruction" ? face.reconstruction : face.photograph;
     return change.map((d, p) => base[p] + d);
@@ -199,7 +188,7 @@
     }
     const isMoving = anchor?.label === label && anchor.target === target;
     if (label.numeric) {
-      const value = isMoving ? Number(input.value) : estimate(label, features).value;
+      const value = isMoving ? Number(input.value) : estimate(label, features);
       return [value, value.toFixed(label.decimals)];
     }
     const value = isMoving ? Number(input.value) : 100 * placeOn(pathTo(label, target, features), label, features);
@@ -207,14 +196,14 @@
   }
 
   function show() {
-    const texts = labels.map((label) => estimateText(label, estimate(label, features)));
+    const texts = labels.map((label) => estimateText(label, features));
     labels.forEach((label, i) => {
       const put = (kind, text) => {
         const cell = document.querySelector(`[data-${kind}="${i}"]`);
         if (cell) cell.textContent = text;
       };
       put("now", texts[i]);
-      put("first", estimateText(label, estimate(label, face.features)));
+      put("first", estimateText(label, face.features));
       put("annotated", face.annotated[label.name] ?? "–");
     });
     sliders.forEach((slider) => {
@@ -245,8 +234,12 @@
   for (const { input, feature, label, target } of sliders) {
     input.addEventListener("input", () => {
       const value = Number(input.value);
-      if (feature !== null) moveFeature(feature, value);
-      else moveLabel(label, target, value);
+      if (feature === null) {
+        moveLabel(label, target, value);
+      } else {
+        features[feature] = mean[feature] + deviation[feature] * value;
+        anchor = null;
+      }
       show();
     });
   }

@@ -20,13 +20,14 @@ from higsfa.report.reading import RunFolder, read_run
 
 
 class Section(NamedTuple):
-    """A heading with its tables, figures and pictures."""
-
-    anchor: str
     title: str
     tables: list[tables.Table]
     figures: list[Figure]
     sheet: tuple[figures.Block, ...]
+
+    @property
+    def anchor(self) -> str:
+        return self.title.split()[0].lower()
 
 
 def write_report(
@@ -119,9 +120,8 @@ def sections(run: RunFolder) -> list[Section]:
     found = []
     for title, own_tables, own_figures in everything:
         sheet = figures.contact_sheet(run) if title == "Reconstruction" else ()
-        kept = [table for table in own_tables if table], [figure for figure in own_figures if figure], sheet
-        if any(kept):
-            found.append(Section(title.split()[0].lower(), title, *kept))
+        section = Section(title, [table for table in own_tables if table], [f for f in own_figures if f], sheet)
+        found += [section] if any(section[1:]) else []
     return found
 
 
@@ -134,10 +134,10 @@ def _readable(created: str | None) -> str | None:
 
 
 def fill(template: str, style: str, **values: Any) -> str:
-    """The page that a template makes of `values`; all text in them is escaped.
+    """The page that a template makes of `values`, all escaped, with the common style sheet and this one.
 
-    `style` is a style sheet of this package, which follows the common one. In templates, ``source`` is another file of
-    the package, ``markup`` marks text not to be escaped, ``fingerprint`` names a text for a Content-Security-Policy.
+    In templates, ``source`` is a file of this package, ``markup`` marks text not to be escaped, and ``fingerprint``
+    names a text for a Content-Security-Policy.
     """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -148,13 +148,8 @@ def fill(template: str, style: str, **values: Any) -> str:
     def source(name: str) -> Any:
         return Markup((files("higsfa.report") / name).read_text(encoding="utf-8"))
 
-    environment = Environment(
-        loader=PackageLoader("higsfa.report", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader("higsfa.report", ""), autoescape=True, **options)
     environment.globals |= {"markup": Markup, "source": source, "fingerprint": _fingerprint}
     return environment.get_template(template).render(style=source("base.css") + source(style), **values)
 

@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 
 from higsfa.evaluation.schema import Label, Method, Metrics, Score
 
-N_DELTAS = 10
-N_LABELS = 3
-N_HEADLINES = 4
+N_DELTAS, N_LABELS, N_HEADLINES = 10, 3, 4
 GAP = "–"
 Best = Callable[[Iterable[float]], float]
 
@@ -44,10 +42,8 @@ def percent(fraction: float) -> str:
 
 def duration(seconds: float, decimals: int = 1) -> str:
     """A time in seconds, minutes or hours."""
-    for size, unit in ((3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{fixed(seconds / size, decimals)} {unit}"
-    return f"{fixed(seconds, decimals)} s"
+    size, unit = next((pair for pair in ((3600, "h"), (60, "min")) if seconds >= 2 * pair[0]), (1, "s"))
+    return f"{fixed(seconds / size, decimals)} {unit}"
 
 
 def shortened(text: str, longest: int = 40) -> str:
@@ -124,8 +120,6 @@ class Cell(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A heading, and what to know about the numbers below it."""
-
     title: str
     note: str
     cells: tuple[Cell, ...]
@@ -162,7 +156,7 @@ def accuracy_table(metrics: Metrics) -> Table | None:
     )
     if (metrics.n_folds or 1) > 1:
         lead += f" Numbers are means over {metrics.n_folds} folds, ± the standard error of the mean."
-    return _table("Accuracy on test samples", lead, columns, _named(metrics.methods))
+    return _table("Accuracy on test samples", lead, columns, metrics.methods)
 
 
 def cumulative_table(metrics: Metrics, label: Label) -> Table | None:
@@ -175,7 +169,7 @@ def cumulative_table(metrics: Metrics, label: Label) -> Table | None:
         columns.append(_column(f"≤\N{NO-BREAK SPACE}{threshold:g}", "", scores, best=max, factor=100, decimals=1))
     unit = f" {label.unit}" if label.unit else ""
     lead = f"Percentage of test samples whose {label.name} is off by at most so many{unit}. Higher is better."
-    return _table(f"Cumulative scores, {label.name}, in per cent", lead, columns, _named(method for method, _ in pairs))
+    return _table(f"Cumulative scores, {label.name}, in per cent", lead, columns, [method for method, _ in pairs])
 
 
 def delta_table(metrics: Metrics, part: str) -> Table | None:
@@ -189,7 +183,7 @@ def delta_table(metrics: Metrics, part: str) -> Table | None:
         f"How much each feature changes from one sample to the next, with the {samples} samples in order{order}. "
         "Delta: 0 is constant, 2 is noise; lower is slower."
     )
-    return _table(f"Delta values of the first features, {samples} samples", lead, columns, _named(methods))
+    return _table(f"Delta values of the first features, {samples} samples", lead, columns, methods)
 
 
 def reconstruction_table(metrics: Metrics) -> Table | None:
@@ -200,11 +194,10 @@ def reconstruction_table(metrics: Metrics) -> Table | None:
         _column("top-down", "node by node", [error.top_down for error in errors], best=min, decimals=3),
     ]
     lead = (
-        "How much of the input cannot be rebuilt from the features of test samples: 0 is nothing, 1 is as bad as the "
-        "mean image. Global uses the best linear map from features to pixels, top-down inverts the network node by "
-        "node. Lower is better."
+        "How badly test samples are rebuilt from their features: 0 is perfect, 1 no better than the mean image. Global "
+        "uses the best linear map from features to pixels, top-down inverts the network node by node."
     )
-    return _table("Normalised reconstruction error", lead, columns, _named(methods))
+    return _table("Normalised reconstruction error", lead, columns, methods)
 
 
 def sensitivity_table(metrics: Metrics) -> Table | None:
@@ -217,11 +210,8 @@ def sensitivity_table(metrics: Metrics) -> Table | None:
         columns.append(_column(f"{label.name} rate", "%", rates, best=max, factor=100, decimals=1))
     deltas = zip_longest(*(setting.delta_test or () for setting in settings))
     columns += [_column(_delta_name(j), "test", column, best=min, decimals=2) for j, column in enumerate(deltas)][:3]
-    lead = (
-        "The same network trained with other thresholds, below which a feature counts as slow. Rows that hardly differ "
-        "mean that the threshold needs no careful tuning."
-    )
-    rows = [(f"{setting.delta_threshold:g}", "") for setting in settings]
+    lead = "The same network with other thresholds of slowness. If rows hardly differ, it needs no careful tuning."
+    rows = [f"{setting.delta_threshold:g}" for setting in settings]
     return _table("Sensitivity to the delta threshold", lead, columns, rows, "threshold")
 
 
@@ -239,7 +229,7 @@ def layer_table(metrics: Metrics) -> Table | None:
         "The network from the pixels (layer 1) to the top. Slow features are those kept for slowness; the rest of each "
         "node's features serve reconstruction. Delta should fall from layer to layer, as nodes see more of the input."
     )
-    return _table("Layers of the network", lead, columns, [(str(layer.layer), "") for layer in layers], "layer")
+    return _table("Layers of the network", lead, columns, [str(layer.layer) for layer in layers], "layer")
 
 
 def cost_table(metrics: Metrics) -> Table | None:
@@ -250,7 +240,7 @@ def cost_table(metrics: Metrics) -> Table | None:
         _column("extraction", "", [time.transform for time in times], best=min, decimals=1, write=duration),
     ]
     lead = "How long it took to train each method and to extract features, on one machine. Shorter is better."
-    return _table("Training and extraction", lead, columns, _named(methods))
+    return _table("Training and extraction", lead, columns, methods)
 
 
 def _known(metrics: Metrics, part: str) -> tuple[list[Method], list[Any]]:
@@ -295,18 +285,15 @@ def _column(
 
 
 def _table(
-    caption: str, lead: str, columns: Sequence[Column], names: Sequence[tuple[str, str]], corner: str = "method"
+    caption: str, lead: str, columns: Sequence[Column], rows: Iterable[Method | str], corner: str = "method"
 ) -> Table | None:
-    """A table of the columns that hold anything, None if there are none; `names` has names and roles of rows."""
+    """A table of the columns that hold anything, None if there are none; rows are methods or have names only."""
     kept = tuple(column for column in columns if any(cell.text != GAP for cell in column.cells))
     if not kept:
         return None
-    rows = (Row(name, role, tuple(column.cells[i] for column in kept)) for i, (name, role) in enumerate(names))
-    return Table(caption, lead, corner, kept, tuple(rows))
-
-
-def _named(methods: Iterable[Method]) -> list[tuple[str, str]]:
-    return [(method.name, method.role) for method in methods]
+    names = [(row, "") if isinstance(row, str) else (row.name, row.role) for row in rows]
+    cells = zip(*(column.cells for column in kept), strict=True)
+    return Table(caption, lead, corner, kept, tuple(Row(*name, own) for name, own in zip(names, cells, strict=True)))
 
 
 def _delta_name(j: int) -> str:

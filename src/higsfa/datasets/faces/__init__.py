@@ -24,7 +24,6 @@ __all__ = ["draw_faces", "face_parameters", "make_faces", "with_age"]
 
 Parameters = Mapping[str, np.ndarray]
 
-_LABELS = ("age", "gender", "race", "identity")
 _BATCH_PIXELS = 16 * 96 * 96  # a map of a batch fits into the cache of a core
 _SMALLEST = 16
 
@@ -74,24 +73,20 @@ def make_faces(
     """
     parameters = face_parameters(n_samples, random_state, images_per_person=images_per_person, races=races)
     images = draw_faces(parameters, size, n_jobs=n_jobs)
-    labels = {name: parameters[name] for name in _LABELS}
+    labels = {name: parameters[name] for name in ("age", "gender", "race", "identity")}
     return (images, labels, parameters) if return_parameters else (images, labels)
 
 
 def face_parameters(
     n_samples: int, random_state: Any = 0, *, images_per_person: int = 1, races: Sequence[str] = ("B", "W")
 ) -> dict[str, np.ndarray]:
-    """Draw the parameters of faces: labels, traits of the person, pose, light and expression.
-
-    Parameters
-    ----------
-    n_samples, random_state, images_per_person, races
-        As in :func:`make_faces`.
+    """Draw the parameters of faces, with arguments as in :func:`make_faces`.
 
     Returns
     -------
     parameters : dict of arrays of length n_samples
-        The labels, ``seed`` (of the camera noise) and the traits of :mod:`higsfa.datasets.faces.traits`.
+        The labels, ``seed`` (of the camera noise) and the traits of :mod:`higsfa.datasets.faces.traits`: those of the
+        person, pose, light and expression.
     """
     for name, value, least in (("n_samples", n_samples, 0), ("images_per_person", images_per_person, 1)):
         if value < least:
@@ -140,10 +135,9 @@ def draw_faces(
     """
     if size < _SMALLEST:
         raise ValueError(f"size={size} is too small for a face; use at least {_SMALLEST} pixels")
-    if batch_size is not None and batch_size < 1:
+    n, batch = len(parameters["age"]), max(1, _BATCH_PIXELS // size**2) if batch_size is None else batch_size
+    if batch < 1:
         raise ValueError(f"batch_size={batch_size} must be at least 1, or None")
-    n = len(parameters["age"])
-    batch = batch_size or max(1, _BATCH_PIXELS // size**2)
     images = np.empty((n, size, size), dtype=np.uint8)
     textures(size)  # cached for all threads
 
@@ -159,8 +153,7 @@ def _draw_batch(parameters: Parameters, size: int) -> np.ndarray:
     p = _broadcastable({name: values for name, values in parameters.items() if values.dtype.kind == "f"})
     p.line = [getattr(p, f"line{k}") for k in range(12)]
     a = _broadcastable(vars(ageing(parameters)))
-    pixel = 2.0 / size
-    n_texels, fields = textures(size)
+    pixel, (n_texels, fields) = 2.0 / size, textures(size)
 
     # Positions on the head, and on its front, which moves more than the outline when the head turns.
     axis = (np.arange(size, dtype=np.float32) + 0.5) * pixel - 1
