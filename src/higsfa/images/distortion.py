@@ -128,10 +128,8 @@ class Distortion:
         ----------
         images : array of shape (n, height, width) or (n, height, width, channels)
             Integers of at most 32 bits, or floats, which must be from 0 to 1 for brightness, contrast and noise.
-        samples : int array of shape (n,)
-            Index of each image in the whole data set.
-        copies : int array of shape (n,)
-            Index of the copy of each image.
+        samples, copies : int arrays of shape (n,)
+            Index of each image in the whole data set, and of its copy.
 
         Returns
         -------
@@ -191,8 +189,7 @@ def _positions(draw: Draw, height: int, width: int) -> tuple[Floats, Floats, Flo
     down = np.arange(height) - y - draw.shift_y[:, None]
     flip = np.where(draw.mirror, -1.0, 1.0)
     along_x, across_x = right * (cos * flip)[:, None] + x, -down * (sin * flip)[:, None]
-    along_y, across_y = right * sin[:, None], down * cos[:, None] + y
-    return along_x, across_x, along_y, across_y
+    return along_x, across_x, right * sin[:, None], down * cos[:, None] + y
 
 
 def copy_keys(seed: int, samples: ArrayLike, copies: ArrayLike) -> Keys:
@@ -206,12 +203,10 @@ def copy_keys(seed: int, samples: ArrayLike, copies: ArrayLike) -> Keys:
 def mix(x: Keys) -> Keys:
     """The output function of splitmix64 (Steele, Lea and Flood 2014), modulo 2^64."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
-    return x
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x ^= x >> np.uint64(shift)
+        x *= np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
 
 
 def stream(keys: Keys, first: int, length: int) -> Keys:

@@ -120,18 +120,13 @@ class FaceSampler:
     size : int, default=96
         Height and width of the result.
     eyes : dict from path to array of shape (2, 2), optional
-        The eyes in each photograph, (x, y) in the upright picture; see :meth:`of`. Without it, the centre of every
-        photograph is cropped.
+        The eyes in each photograph, (x, y) in the upright picture; see :meth:`of`. By default centres are cropped.
     without_eyes : {"raise", "center"}, default="raise"
         What to do with a photograph whose eyes are not known, or NaN: raise an error, or crop its centre.
     contrast : bool, default=True
-        Whether to normalise the contrast.
-    mean, std, window : float
-        As in :func:`normalize_contrast`.
-    pose_size, eye_distance, eye_height
-        As in :func:`normalize_pose`.
-    square, shift_up
-        As in :func:`sample_face`.
+        Whether to normalise the contrast; `mean`, `std` and `window` are as in :func:`normalize_contrast`.
+    pose_size, eye_distance, eye_height, square, shift_up
+        As in :func:`normalize_pose` and :func:`sample_face`.
 
     Notes
     -----

@@ -3,9 +3,9 @@
 All of :mod:`higsfa.images` follows one convention:
 
 - A picture is an array (height, width) or (height, width, channels). Sizes are (height, width).
-- A position is (x, y) in pixels, x to the right and y down. Integers are centres of pixels, and (0, 0) is the centre of
-  the top left pixel. So a picture extends from -0.5 to width - 0.5 and has its centre at (width - 1) / 2.
-- Angles are in degrees, counter-clockwise as seen. Outside of a picture the pixels at its border are repeated.
+- A position is (x, y) in pixels, x to the right and y down. Integers are centres of pixels, (0, 0) that of the top left
+  one. So a picture extends from -0.5 to width - 0.5 and has its centre at (width - 1) / 2.
+- Angles are in degrees, counter-clockwise as seen. Outside a picture, the pixels at its border are repeated.
 
 :func:`warp` reads one large photograph through Pillow, with antialiasing. :class:`Warp` reads batches of small images,
 with the same bits on every machine and for every batch: positions are integers, multiples of 2^-20 pixels, and grey
@@ -22,8 +22,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-
-__all__ = ["DOUBLE", "SINGLE", "CubicWarp", "LinearWarp", "Similarity", "Warp", "centered", "warp"]
 
 Floats = NDArray[np.float64]
 
@@ -93,20 +91,14 @@ def _warp_plane(plane: NDArray[Any], where: Similarity, size: tuple[int, int]) -
     n = max(1, ceil(where.scale - 1e-9))
     fine = where.after(Similarity(1 / n, 0.0, (1 - n) / (2 * n), (1 - n) / (2 * n)))
     height, width = n * size[0], n * size[1]
-    part, left, top = _surroundings(plane, fine, height, width)
-    # Pillow's origin is the corner of the first pixel, not its centre.
-    x, y = fine(-0.5, -0.5)
-    data = (fine.a, -fine.c, x - left + 0.5, fine.c, fine.a, y - top + 0.5)
+    # The part of the picture that the result reads, with repeated borders.
+    x, y = fine(np.array([0, width, 0, width]) - 0.5, np.array([0, 0, height, height]) - 0.5)
+    columns, rows = (np.arange(floor(p.min()) - 1, ceil(p.max()) + 2) for p in (x, y))
+    part = plane[np.ix_(np.clip(rows, 0, plane.shape[0] - 1), np.clip(columns, 0, plane.shape[1] - 1))]
+    # Pillow's origin is the corner of the first pixel, not its centre; x[0], y[0] is the corner of the result.
+    data = (fine.a, -fine.c, x[0] - columns[0] + 0.5, fine.c, fine.a, y[0] - rows[0] + 0.5)
     read = _as_float(part).transform((width, height), Image.Transform.AFFINE, data, Image.Resampling.BILINEAR)
     return np.asarray(read if n == 1 else read.reduce(n))
-
-
-def _surroundings(plane: NDArray[Any], where: Similarity, height: int, width: int) -> tuple[NDArray[Any], int, int]:
-    """The part of a picture that a result reads, with repeated borders, and the position of its first pixel."""
-    x, y = where(np.array([0, width, 0, width]) - 0.5, np.array([0, 0, height, height]) - 0.5)
-    columns, rows = (np.arange(floor(p.min()) - 1, ceil(p.max()) + 2) for p in (x, y))
-    inside = np.ix_(np.clip(rows, 0, plane.shape[0] - 1), np.clip(columns, 0, plane.shape[1] - 1))
-    return plane[inside], int(columns[0]), int(rows[0])
 
 
 def _as_float(plane: NDArray[Any]) -> Image.Image:
@@ -141,10 +133,8 @@ class Warp(ABC):
         """
         self.index = (np.arange(len(along_x)) * self.rows * self.stride)[:, None, None]
         offsets = []
-        for along, across, size, step in (
-            (along_x, across_x, self.width, 1),
-            (along_y, across_y, self.height, self.stride),
-        ):
+        axes = (along_x, across_x, self.width, 1), (along_y, across_y, self.height, self.stride)
+        for along, across, size, step in axes:
             column, row = (np.rint(part * 2**FRACTION).astype(self.integer) for part in (along, across))
             position = np.clip(column[:, None, :] + row[:, :, None], 0, (size - 1) << FRACTION)
             self.index = self.index + np.multiply(position >> FRACTION, step, dtype=np.intp)

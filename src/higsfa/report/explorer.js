@@ -11,8 +11,6 @@
   const CHANGE_GAIN = 2; // of the view "Change only"
   const QUIET = 500; // milliseconds without changes before a screen reader is told
 
-  // ------------------------------------------------------------------------------------------- reading the data
-
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
   // A label has: `projection`, from features to the coordinates of its Gaussians, and `lift`, back; for each class a
@@ -26,8 +24,6 @@
     reconstruction: bytes(face.reconstruction),
   }));
 
-  // ------------------------------------------------------------------------------------------- vectors
-
   const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
   const minus = (a, b) => Float64Array.from(a, (x, i) => x - b[i]);
   // The sum of rows of this length, each times its weight.
@@ -38,8 +34,6 @@
     });
     return sum;
   }
-
-  // ------------------------------------------------------------------------------------------- label estimates
 
   // Coordinates of features y, in which the label's Gaussians are given.
   function project(label, y) {
@@ -80,8 +74,6 @@
     return `${label.classes[best]} (${Math.round(100 * p[best])} %)`;
   }
 
-  // ------------------------------------------------------------------------------------------- moving along labels
-
   // Mean of the faces with this value of a numeric label, between the class means.
   function meanAt({ classes, means }, value) {
     const c = classes.findIndex((border) => border > value);
@@ -115,8 +107,6 @@
     return dot(step, minus(project(label, y), from)) / (dot(step, step) || 1);
   }
 
-  // ------------------------------------------------------------------------------------------- the face as it is now
-
   let face, features; // set by chooseFace
   let anchor = null; // the face from which a label's slider is being moved, as long as nothing else is moved
 
@@ -134,8 +124,6 @@
       features = moved(label, anchor.features, path.step.map((s) => s * distance));
     }
   }
-
-  // ------------------------------------------------------------------------------------------- pictures
 
   const canvas = document.getElementById("picture");
   const small = document.createElement("canvas"); // the picture in its own size; the visible canvas shows it enlarged
@@ -166,8 +154,6 @@
     large.imageSmoothingQuality = "high";
     large.drawImage(small, 0, 0, canvas.width, canvas.height);
   }
-
-  // ------------------------------------------------------------------------------------------- showing everything
 
   const sliders = [...document.querySelectorAll("input[type=range]")].map((input) => ({
     input,
@@ -218,8 +204,6 @@
       announcement.textContent = labels.map((label, i) => `${label.name} ${texts[i]}`).join(", ");
     }, QUIET);
   }
-
-  // ------------------------------------------------------------------------------------------- listening
 
   // The chosen face as its photograph has it.
   function chooseFace() {

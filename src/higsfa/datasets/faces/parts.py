@@ -125,19 +125,16 @@ def skull(c: Canvas, inside: np.ndarray, p: Any) -> None:
 def nose(c: Canvas, p: Any) -> None:
     """Bridge, tip, wings and nostrils."""
     w = c.window(-0.24, 0.24, -0.25, 0.42)
-    s = (w.y - p.eye_y) * (1 / (p.nose_y - p.eye_y))
-    down = np.clip(s + 0.25, 0, 1.25) * 0.8
+    down = np.clip((w.y - p.eye_y) * (1 / (p.nose_y - p.eye_y)) + 0.25, 0, 1.25) * 0.8
     across = w.x / (p.nose_bridge + (p.nose_width - p.nose_bridge + 0.02) * down * down + 0.035)
     end = step(p.nose_y + 0.012 - w.y - 2.0 * w.x * w.x, 0.060)
     w.height += bell(across * across) * (p.nose_height * (0.18 + 0.82 * down) * down) * end
     w.height += 0.30 * p.nose_height * bell(disc(w.x, w.y, 0, p.nose_y - 0.055, 0.085, 0.085))
     w.height += 0.055 * bell(disc(w.side, w.y, p.nose_width * 0.80, p.nose_y - 0.025, 0.062, 0.065))
-    nostril = bell(disc(w.side, w.y - 0.25 * w.side, p.nose_width * 0.46, p.nose_y - 0.028, 0.055, 0.024))
-    w.albedo *= 1 - 0.80 * nostril
+    w.albedo *= 1 - 0.80 * bell(disc(w.side, w.y - 0.25 * w.side, p.nose_width * 0.46, p.nose_y - 0.028, 0.055, 0.024))
     w.albedo *= 1 - 0.30 * bell(disc(w.x, w.y, 0, p.nose_y + 0.020, p.nose_width * 1.35, 0.055))
     wing = disc(w.side, w.y, p.nose_width * 0.80, p.nose_y - 0.030, 0.068, 0.062) - 1
-    rim = bell(wing * wing * 3) * step(w.side - p.nose_width * 0.75, 0.03)
-    w.albedo *= 1 - 0.25 * rim
+    w.albedo *= 1 - 0.25 * (bell(wing * wing * 3) * step(w.side - p.nose_width * 0.75, 0.03))
 
 
 def eyes(c: Canvas, p: Any, a: Any) -> None:
@@ -156,17 +153,15 @@ def eyes(c: Canvas, p: Any, a: Any) -> None:
     near = bell(u * u * 0.62)
     w.crease(u * 0.85, upper + 0.036 - 0.012 * a.sag, 0.016, 0.8, 0.30)
     soft = 0.55 * c.pixel + 0.006
-    open_ = step(upper, soft) * step(lower, soft)
 
     gaze = u * p.eye_width - p.gaze * np.sign(w.x)
     radius = np.sqrt(gaze * gaze + (y + 0.006) ** 2)
     white = 0.60 - 0.25 * u * u
-    iris = step(0.060 - radius, soft)
-    ball = white + iris * (p.iris * (0.6 + 5.0 * radius) - white)
+    ball = white + step(0.060 - radius, soft) * (p.iris * (0.6 + 5.0 * radius) - white)
     ball *= 1 - 0.9 * step(0.026 - radius, soft)
     ball *= 0.45 + 0.55 * step(upper - 0.020, 0.025)  # the upper lid casts a shadow
     ball += bell(disc(gaze, y, -0.016 + 0.05 * p.light_x, -0.022, 0.024, 0.024)) * 0.55
-    w.paint(open_, ball)
+    w.paint(step(upper, soft) * step(lower, soft), ball)
     w.albedo *= 1 - 0.78 * (bell((upper * (1 / 0.019)) ** 2) * near)
     w.albedo *= 1 - 0.30 * bell((lower * (1 / 0.016)) ** 2) * near
 

@@ -80,8 +80,7 @@ RACES: dict[str, dict[str, float]] = {
 
 # Mean and standard deviation of what differs between photographs of the same person.
 SHOT: dict[str, tuple[float, float]] = {
-    "shift_x": (0.0, 0.016),
-    "shift_y": (0.0, 0.016),
+    **dict.fromkeys(("shift_x", "shift_y"), (0.0, 0.016)),
     "rotation": (0.0, 0.028),
     "zoom": (1.0, 0.022),
     "yaw": (0.0, 0.030),
@@ -98,8 +97,7 @@ SHOT: dict[str, tuple[float, float]] = {
     "lids": (0.0, 0.09),
     "gaze": (0.0, 0.012),
     "background": (0.66, 0.10),
-    "background_x": (0.0, 0.035),
-    "background_y": (0.0, 0.035),
+    **dict.fromkeys(("background_x", "background_y"), (0.0, 0.035)),
     "clothes": (0.38, 0.16),
     "collar": (0.30, 0.10),
     "noise": (0.0055, 0.0015),
@@ -113,7 +111,6 @@ _NON_NEGATIVE = {
 # Cumulative distribution of ages, similar to MORPH-II: one in seven below 20, seven in ten below 40, few above 55.
 _AGE_SHARES = (0.0, 0.135, 0.43, 0.71, 0.92, 0.985, 1.0)
 _AGES = (16.0, 20.0, 30.0, 40.0, 50.0, 60.0, 77.0)
-_PERSON_STREAM, _SHOT_STREAM = 1, 2
 _SAME_PERSON_YEARS = 10.0
 _CUT = 2.5  # largest deviation of a trait, in standard deviations
 
@@ -121,7 +118,7 @@ _CUT = 2.5  # largest deviation of a trait, in standard deviations
 def face_table(key: int, n: int, images_per_person: int, races: Sequence[str]) -> dict[str, np.ndarray]:
     """Parameters of n photographs. Row i depends only on (key, i), and the traits of a person on (key, person)."""
     person = np.arange(n) // images_per_person
-    uniform, normal = _draw(key, _PERSON_STREAM, -(-n // images_per_person), 5, len(PERSON) + 1)
+    uniform, normal = _draw(key, 1, -(-n // images_per_person), 5, len(PERSON) + 1)
     female = uniform[:, 0] < 0.5
     race = (uniform[:, 1] * len(races)).astype(int)
     age = np.interp(uniform[:, 2], _AGE_SHARES, _AGES)[person]
@@ -132,7 +129,7 @@ def face_table(key: int, n: int, images_per_person: int, races: Sequence[str]) -
         traits[name] = mean + deviation * normal[:, k] + shift * femininity + by_race[race]
     traits = {name: values[person] for name, values in traits.items()}
 
-    own_uniform, own_normal = _draw(key, _SHOT_STREAM, n, 2, len(SHOT))
+    own_uniform, own_normal = _draw(key, 2, n, 2, len(SHOT))
     for k, (name, (mean, deviation)) in enumerate(SHOT.items()):
         traits[name] = mean + deviation * own_normal[:, k]
     for name in _NON_NEGATIVE:
