@@ -23,9 +23,9 @@ DOT: dict[str, Any] = {"s": 5, "linewidths": 0, "rasterized": True}
 
 def estimate_figure(run: RunFolder, label: Label) -> Figure | None:
     """Estimates against true labels, their mean, and the band of plus and minus the MAE."""
-    if run.predictions is None or label.name not in run.predictions.truth:
+    if label.name not in run.truth:
         return None
-    pair = run.predictions.truth[label.name], run.predictions.estimate[label.name]
+    pair = run.truth[label.name], run.estimate[label.name]
     truth, estimate = (values[np.isfinite(pair).all(axis=0)] for values in pair)
     if len(truth) == 0:
         return None
@@ -174,11 +174,9 @@ def layer_figure(metrics: Metrics) -> Figure | None:
 def feature_figure(run: RunFolder, label: Label) -> Figure | None:
     """The first features of test samples, coloured by a label."""
     features, rows = run.examples.features, run.examples.feature_rows
-    if features is None or rows is None or features.shape[1] < 2 or run.predictions is None:
+    if features is None or rows is None or features.shape[1] < 2 or label.name not in run.truth:
         return None
-    if label.name not in run.predictions.truth:
-        return None
-    values = run.predictions.truth[label.name][rows]
+    values = run.truth[label.name][rows]
     usable = np.isfinite(features).all(axis=1)
     if label.is_numeric:
         usable &= np.isfinite(values)
