@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from higsfa.report import drawing, figures
+from higsfa.report import figures
 from higsfa.report.figures import contact_sheet
 from higsfa.report.reading import read_run
 from real_run import RACES, SIDE, UNIT
@@ -244,7 +244,7 @@ def test_figures_without_data_are_none(changed, tmp_path):
 
 
 def test_methods_are_told_apart_and_the_main_one_stands_out(run):
-    looks = drawing.looks_of(run.metrics.methods)
+    looks = figures.looks_of(run.metrics.methods)
     assert list(looks) == ["HiGSFA", "HGSFA", "PCA", "PCA + LDA", "chance"]
     assert looks["HiGSFA"]["linewidth"] > max(looks[name]["linewidth"] for name in list(looks)[1:])
     assert looks["chance"]["marker"] == ""

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from higsfa.core.graph.labels import label_names, missing, pick_label
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
 from higsfa.io import write_atomically
-from higsfa.report.drawing import png_address
+from higsfa.report.figures import png_address
 from higsfa.report.page import fill, json_in_html
 from higsfa.sources import Source, as_source
 

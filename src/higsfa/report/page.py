@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from higsfa.io import write_atomically
 from higsfa.report import figures, tables
-from higsfa.report.drawing import Figure
+from higsfa.report.figures import Figure
 from higsfa.report.reading import RunFolder, read_run
 
 
