@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa.images.pixels import check_range, full_range
+from higsfa.images.pixels import check_range
 
 __all__ = ["oriented_edges"]
 
@@ -43,10 +43,8 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
     --------
     >>> brighter_to_the_right = np.tile(np.linspace(0, 1, 64), (5, 64, 1))
     >>> edges = oriented_edges(brighter_to_the_right)
-    >>> edges.shape
-    (5, 16, 16, 13)
-    >>> int(edges[0, 8, 8, :12].argmax())
-    0
+    >>> edges.shape, int(edges[0, 8, 8, :12].argmax())
+    ((5, 16, 16, 13), 0)
     """
     images = np.asarray(images)
     for name, value in (("cell", cell), ("directions", directions), ("batch", batch)):
@@ -57,8 +55,7 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
     n, height, width = images.shape
     if height % cell or width % cell or not height or not width:
         raise ValueError(f"images of {height} x {width} pixels do not divide into cells of {cell} x {cell}; crop them")
-    check_range(images)
-    black, white = full_range(images)
+    black, white = check_range(images)
     down, right = _triangles(height, cell), _triangles(width, cell).T
     angles = 2 * np.pi / directions * np.arange(directions, dtype=np.float32)
     out = np.empty((n, height // cell, width // cell, directions + 1), np.float32)

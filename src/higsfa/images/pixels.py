@@ -29,9 +29,7 @@ def as_picture(image: Any) -> NDArray[Any]:
 
 def limits(dtype: np.dtype[Any]) -> tuple[float, float]:
     """Black and white in pixels of this dtype."""
-    if dtype.kind == "f":
-        return 0.0, 1.0
-    return float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
+    return (0.0, 1.0) if dtype.kind == "f" else (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max))
 
 
 def full_range(picture: NDArray[Any]) -> tuple[float, float]:
@@ -44,14 +42,15 @@ def full_range(picture: NDArray[Any]) -> tuple[float, float]:
     return limits(dtype)
 
 
-def check_range(picture: NDArray[Any]) -> None:
-    """Refuse floats that cannot be grey values from 0 to 1; interpolation may overshoot a little."""
+def check_range(picture: NDArray[Any]) -> tuple[float, float]:
+    """Black and white; floats must be from 0 to 1, but interpolation may overshoot a little."""
     low, high = full_range(picture)
     if picture.dtype.kind == "f" and np.any((picture < low - 1) | (picture > high + 1)):
         raise ValueError(
             f"floats must be grey values from 0 to 1, got {np.nanmin(picture):g} to {np.nanmax(picture):g}; "
             "divide by the value of white, such as 255"
         )
+    return low, high
 
 
 def stored(grey: NDArray[Any], dtype: np.dtype[Any], clip: bool = True) -> NDArray[Any]:

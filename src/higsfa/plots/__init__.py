@@ -24,7 +24,7 @@ def plot_delta_values(network: Any, layer: int | None = None, *, n_features: int
     layer : int, optional
         Counted from 1; all layers by default.
     n_features : int, default=40
-        Features to show at most.
+        Most features to show.
     ax : matplotlib axes, optional
 
     Returns
@@ -110,8 +110,8 @@ def plot_features(
         for ax, number in zip(row[2:], [*smallest, *largest[::-1]], strict=False):
             ax.imshow(images[number], cmap="gray")
         row[0].set_ylabel(names[feature], fontsize="small")
-    for ax in axes.flat:
-        ax.set(xticks=[], yticks=[])
     for ax, title in zip(axes[0], titles, strict=True):
         ax.set_title(title, fontsize="small")
+    for ax in axes.flat:
+        ax.set(xticks=[], yticks=[])
     return figure

@@ -33,8 +33,7 @@ DOTS = "#3C96CF"
 _MARKERS = "osD^vP"
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)), (0, (1, 1)), (0, (8, 3)))
 
-WIDTH, HEIGHT = 4.5, 3.0
-RASTER_DPI = 160
+WIDTH, HEIGHT, RASTER_DPI = 4.5, 3.0, 160  # inches, and dots per inch
 
 
 class Figure(NamedTuple):
@@ -256,9 +255,8 @@ def _figure(title: str, lead: str, alt: str, paint: Callable[[Any], None], heigh
 
 def _plot_methods(axes: Any, metrics: Metrics, curves: Mapping[str, Any]) -> None:
     """One line for each method; missing values are gaps, and long lines have no markers."""
-    looks = looks_of(metrics.methods)
     for method, (x, y) in curves.items():
-        look = looks[method] | ({"marker": ""} if len(x) > MAX_CURVE else {})
+        look = looks_of(metrics.methods)[method] | ({"marker": ""} if len(x) > MAX_CURVE else {})
         axes.plot(x, np.array(y, dtype=np.float64), label=shortened(method, 24), **look)
 
 
@@ -334,38 +332,30 @@ def _strip(pictures: NDArray[Any]) -> str:
 
 
 def draw(name: str, paint: Callable[[Any], None], height: float = HEIGHT) -> str:
-    """SVG of a figure that `paint` fills; its identifiers come from `name`, which is unique within the page."""
+    """The svg element of a figure that `paint` fills; identifiers come from `name`, which is unique within the page."""
     import matplotlib
     from matplotlib.figure import Figure as Canvas
 
-    style: dict[Any, Any] = {
-        **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK),
-        **dict.fromkeys(("axes.spines.right", "axes.spines.top", "legend.frameon"), False),
-        **{"axes.axisbelow": True, "axes.facecolor": "none", "axes.linewidth": 0.7},
-        **{"font.family": ["DejaVu Sans"], "font.size": 9.5, "legend.fontsize": 8.5},
-        **{"grid.color": FAINT, "grid.linewidth": 0.7},
-        **{"svg.fonttype": "none", "svg.hashsalt": name, "text.parse_math": False, "text.usetex": False},
-    }
+    style: dict[Any, Any] = dict.fromkeys(("axes.spines.right", "axes.spines.top", "legend.frameon"), False)
+    style |= dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK)
+    style |= {"axes.axisbelow": True, "axes.facecolor": "none", "axes.linewidth": 0.7, "grid.color": FAINT}
+    style |= {"font.family": ["DejaVu Sans"], "font.size": 9.5, "legend.fontsize": 8.5, "grid.linewidth": 0.7}
+    style |= {"svg.fonttype": "none", "svg.hashsalt": name, "text.parse_math": False, "text.usetex": False}
     with matplotlib.rc_context(style), warnings.catch_warnings():
         # The browser chooses the font, so it does not matter that DejaVu lacks a sign.
-        warnings.filterwarnings("ignore", message="Glyph")
-        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
+        warnings.filterwarnings("ignore", message="Glyph|Matplotlib currently does not support")
         canvas = Canvas(figsize=(WIDTH, height), layout="constrained", facecolor="none")
         paint(canvas)
         file = io.StringIO()
         canvas.savefig(file, format="svg", dpi=RASTER_DPI, facecolor="none")
-    return _for_page(file.getvalue())
-
-
-def _for_page(svg: str) -> str:
-    """The bare svg element, of any size, with the page's colours."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg, count=2, flags=re.DOTALL)
+    # The bare element, of any size, with the page's colours.
+    svg = file.getvalue()
+    svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg[svg.index("<svg") :], count=2, flags=re.DOTALL)
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)
     for size in ("width", "height"):
         svg = re.sub(rf'(<svg\b[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
-    for color, name in _FROM_PAGE.items():
-        svg = svg.replace(color, name)
+    for color, of_page in _FROM_PAGE.items():
+        svg = svg.replace(color, of_page)
     return re.sub(r"\n\s*", "\n", svg)
 
 
