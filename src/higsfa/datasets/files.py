@@ -200,12 +200,6 @@ def _birthday(born: date, year: int) -> date:
         return date(year, 3, 1)
 
 
-def eye_columns_of(table: Table) -> NDArray[np.float64] | None:
-    """Eye positions from columns with one of the usual names."""
-    columns = ([table.column(eye.format(axis)) for eye in pair for axis in "xy"] for pair in EYES)
-    return next((eye_array(four, table) for four in columns if None not in four), None)
-
-
 def eye_array(columns: list[list[str]], table: Table) -> NDArray[np.float64]:
     rows = list(zip(*columns, strict=True))
     for row, texts in enumerate(rows):

@@ -107,7 +107,11 @@ def read_morph2(folder: Any, csv: Any, *, eyes: Any = None, on_missing: str = "r
         race=(files.MORPH_RACES, "race", "ethnicity"),
         identity=({}, "id_num", "id", "subject_id", "subject", "identity", "person"),
     )
-    positions = files.eye_columns_of(table) if eyes is None else read_eyes(eyes, photos)
+    if eyes is None:
+        columns = ([table.column(eye.format(axis)) for eye in pair for axis in "xy"] for pair in files.EYES)
+        positions = next((files.eye_array(four, table) for four in columns if None not in four), None)
+    else:
+        positions = read_eyes(eyes, photos)
     return _assemble("MORPH-II", folder, table, photos, labels, positions, on_missing, any_folder=True)
 
 

@@ -185,7 +185,12 @@ class CubicWarp(Warp):
 
     def locate(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
         super().locate(along_x, across_x, along_y, across_y)
-        self.rights, self.downs = (_spline_weights(offset) for offset in (self.right, self.down))
+        weights = []
+        for offset in (self.right, self.down):  # six times the B-spline at -1, 0, 1 and 2 minus the offset
+            rest, square = 1.0 - offset, offset * offset
+            a, b, d = rest * rest * rest, (3.0 * offset - 6.0) * square + 4.0, square * offset
+            weights.append((a, b, 6.0 - a - b - d, d))
+        self.rights, self.downs = weights
 
     def read(self, plane: NDArray[Any]) -> NDArray[Any]:
         flat = self._coefficients(plane)[self.margin * self.stride :]
@@ -219,13 +224,6 @@ class CubicWarp(Warp):
         down[:, :before] = inner[:, :1]
         down[:, before + self.height :] = inner[:, -1:]
         return _divided(scratch, image, down.size, self.stride, self.steps)[0]
-
-
-def _spline_weights(offset: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Six times the cubic B-spline at -1 - offset, -offset, 1 - offset and 2 - offset."""
-    rest, square = 1.0 - offset, offset * offset
-    a, b, d = rest * rest * rest, (3.0 * offset - 6.0) * square + 4.0, square * offset
-    return a, b, 6.0 - a - b - d, d
 
 
 def _divided(values: NDArray[Any], scratch: NDArray[Any], size: int, step: int, steps: int) -> tuple[Any, Any]:

@@ -107,24 +107,16 @@ def normalize_contrast(
         raise ValueError(f"mean and std must be numbers, or arrays with one for each of {len(batch)} images") from None
     if not np.all(wanted_std >= 0):
         raise ValueError(f"std={std!r} must be at least 0")
-    out = np.empty(batch.shape, dtype=images.dtype)
-    for lo in range(0, len(batch), BLOCK_IMAGES):
-        part = slice(lo, lo + BLOCK_IMAGES)
-        gain, offset = _stretch(batch[part], wanted_mean[part], wanted_std[part], window, low, high)
-        out[part] = stored(batch[part] * gain + offset, images.dtype, clip)
-    return out.reshape(images.shape)
-
-
-def _stretch(
-    batch: NDArray[Any], mean: NDArray[Any], std: NDArray[Any], window: float, low: float, high: float
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Factor and offset for the grey values of each picture."""
     borders = (min(floor(size * (1 - window) / 2 + 1e-9), (size - 1) // 2) for size in batch.shape[1:3])
     rows, columns = (slice(border, size - border) for border, size in zip(borders, batch.shape[1:3], strict=True))
-    middle = batch[:, rows, columns].reshape(len(batch), -1)  # at least the fraction `window` of the picture
-    found_mean, found_std = middle.mean(axis=1, dtype=np.float64), middle.std(axis=1, dtype=np.float64)
-    varies = found_std > LEAST_DEVIATION
-    gain = np.divide(std * (high - low), found_std, out=np.zeros(len(batch)), where=varies)
-    offset = low + mean * (high - low) - gain * found_mean
-    work, shape = np.result_type(batch.dtype, np.float32), (-1, *[1] * (batch.ndim - 1))
-    return gain.astype(work).reshape(shape), offset.astype(work).reshape(shape)
+    out, work = np.empty(batch.shape, dtype=images.dtype), np.result_type(images.dtype, np.float32)
+    for lo in range(0, len(batch), BLOCK_IMAGES):
+        part = slice(lo, lo + BLOCK_IMAGES)
+        middle = batch[part, rows, columns].reshape(len(batch[part]), -1)
+        found_mean, found_std = middle.mean(axis=1, dtype=np.float64), middle.std(axis=1, dtype=np.float64)
+        gain = np.zeros(len(middle))
+        np.divide(wanted_std[part] * (high - low), found_std, out=gain, where=found_std > LEAST_DEVIATION)
+        offset = low + wanted_mean[part] * (high - low) - gain * found_mean
+        gain, offset = (values.astype(work).reshape(-1, *[1] * (batch.ndim - 1)) for values in (gain, offset))
+        out[part] = stored(batch[part] * gain + offset, images.dtype, clip)
+    return out.reshape(images.shape)

@@ -110,7 +110,6 @@
   let face, features; // set by chooseFace
   let anchor = null; // the face from which a label's slider is being moved, as long as nothing else is moved
 
-
   function moveLabel(label, target, value) {
     if (anchor === null || anchor.label !== label || anchor.target !== target) {
       anchor = { label, target, features: features.slice() };

@@ -211,9 +211,12 @@ def feature_figure(run: RunFolder, label: Label) -> Figure | None:
 
     def paint(canvas: Any) -> None:
         panels = canvas.subplots(1, len(pairs), squeeze=False)[0]
-        scatter = _scatter_numbers if label.is_numeric else _scatter_classes
         for axes, (i, j) in zip(panels, pairs, strict=True):
-            handle = scatter(axes, features[kept, i], features[kept, j], values[kept], label)
+            x, y, own = features[kept, i], features[kept, j], values[kept]
+            if label.is_numeric:
+                handle = axes.scatter(x, y, c=own, cmap="viridis", alpha=0.8, **DOT)
+            else:
+                _scatter_classes(axes, x, y, own, label)
             axes.set(facecolor=PLATE, xticks=[], yticks=[], xlabel=f"feature {i + 1}", ylabel=f"feature {j + 1}")
         if label.is_numeric:
             bar = canvas.colorbar(handle, ax=panels.tolist(), location="bottom", aspect=40, pad=0.03)
@@ -233,10 +236,6 @@ def feature_figure(run: RunFolder, label: Label) -> Figure | None:
     )
     alt = f"Scatter plots of the first features of {usable.sum():,} test samples, coloured by {label.name}."
     return Figure(title, lead, alt, draw(title, paint, 3.2))
-
-
-def _scatter_numbers(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
-    return axes.scatter(x, y, c=values, cmap="viridis", alpha=0.8, **DOT)
 
 
 def _scatter_classes(axes: Any, x: Any, y: Any, values: Any, label: Label) -> None:

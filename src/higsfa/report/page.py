@@ -148,15 +148,13 @@ def fill(template: str, style: str, **values: Any) -> str:
     def source(name: str) -> Any:
         return Markup((files("higsfa.report") / name).read_text(encoding="utf-8"))
 
+    def fingerprint(text: str) -> str:
+        return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
     options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=PackageLoader("higsfa.report", ""), autoescape=True, **options)
-    environment.globals |= {"markup": Markup, "source": source, "fingerprint": _fingerprint}
+    environment.globals |= {"markup": Markup, "source": source, "fingerprint": fingerprint}
     return environment.get_template(template).render(style=source("base.css") + source(style), **values)
-
-
-def _fingerprint(text: str) -> str:
-    """As a Content-Security-Policy names the one script or style that it allows."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
 def json_in_html(data: Any, default: Callable[[Any], Any] | None = None) -> str:
