@@ -131,19 +131,22 @@ class Warp(ABC):
 
         A position is stored as the index of its top left neighbour, and the distances right and down from there.
         """
-        self.index = (np.arange(len(along_x)) * self.rows * self.stride)[:, None, None]
+        self.index = np.empty((len(along_x), self.height, self.width), dtype=np.intp)
+        self.index[...] = (np.arange(len(along_x)) * self.rows * self.stride)[:, None, None]
         offsets = []
         axes = (along_x, across_x, self.width, 1), (along_y, across_y, self.height, self.stride)
         for along, across, size, step in axes:
             column, row = (np.rint(part * 2**FRACTION).astype(self.integer) for part in (along, across))
-            position = np.clip(column[:, None, :] + row[:, :, None], 0, (size - 1) << FRACTION)
-            self.index = self.index + np.multiply(position >> FRACTION, step, dtype=np.intp)
-            offsets.append((position & ((1 << FRACTION) - 1)).astype(self.real) * self.real.type(2.0**-FRACTION))
+            position = column[:, None, :] + row[:, :, None]
+            np.clip(position, 0, (size - 1) << FRACTION, out=position)
+            self.index += np.multiply(position >> FRACTION, step, dtype=np.intp)
+            position &= (1 << FRACTION) - 1
+            offsets.append(np.multiply(position, 2.0**-FRACTION, dtype=self.real, casting="unsafe"))
         self.right, self.down = offsets
 
     @abstractmethod
     def read(self, plane: NDArray[Any]) -> NDArray[Any]:
-        """Grey values of a batch at the positions set by `locate`."""
+        """Grey values of a batch at the positions set by `locate`; the next call may overwrite them."""
 
 
 class LinearWarp(Warp):
@@ -182,6 +185,7 @@ class CubicWarp(Warp):
         self.wide = self.stride + 2 * self.margin
         length = self.batch * max(height * self.wide, self.rows * self.stride)
         self.buffers = [np.zeros(length, dtype=self.real) for _ in range(2)]
+        self.scratch = np.empty((3, self.batch, height, width), dtype=self.real)
 
     def locate(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
         super().locate(along_x, across_x, along_y, across_y)
@@ -194,7 +198,7 @@ class CubicWarp(Warp):
 
     def read(self, plane: NDArray[Any]) -> NDArray[Any]:
         flat = self._coefficients(plane)[self.margin * self.stride :]
-        grey, line, term = (np.empty(self.index.shape, dtype=self.real) for _ in range(3))
+        grey, line, term = (array[: len(plane)] for array in self.scratch)
         for i, down in enumerate(self.downs):
             for j, right in enumerate(self.rights):
                 read = term if j else line

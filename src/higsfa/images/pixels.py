@@ -56,7 +56,8 @@ def check_range(picture: NDArray[Any]) -> tuple[float, float]:
 def stored(grey: NDArray[Any], dtype: np.dtype[Any], clip: bool = True) -> NDArray[Any]:
     """Grey values in a dtype: integers are rounded and clipped to their range, floats clipped if asked for."""
     if dtype.kind != "f":
-        return np.clip(np.rint(grey), *limits(dtype)).astype(dtype)
+        whole = np.rint(grey)
+        return np.clip(whole, *limits(dtype), out=whole).astype(dtype)
     return (np.clip(grey, 0.0, 1.0) if clip else grey).astype(dtype)
 
 
