@@ -70,9 +70,7 @@ def read_table(path: Any, header: bool = True) -> Table:
     with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig", newline="") as file:
         try:
             text = _limited_lines(file, path)
-            n_blank, first = 0, next(text, "")
-            while first and not first.strip():
-                n_blank, first = n_blank + 1, next(text, "")
+            n_blank, first = next(((n, line) for n, line in enumerate(text) if line.strip()), (0, ""))
             reader = csvlib.reader(chain([first], text), delimiter=max(",;\t", key=first.count))
             for row in reader:
                 if any(field.strip() for field in row):
@@ -86,12 +84,11 @@ def read_table(path: Any, header: bool = True) -> Table:
             raise ValueError(f"{path}: not a readable CSV table: {error}") from None
     if not rows or (header and len(rows) < 2):
         raise ValueError(f"{path}: the table is empty; it needs a line of column names and at least one row")
-    names = [name.strip() for name in rows[0]] if header else [str(i) for i in range(len(rows[0]))]
-    start, width = int(header), len(names)
+    names = [name.strip() if header else str(i) for i, name in enumerate(rows[0])]
     for row, line in zip(rows, lines, strict=True):
-        if len(row) < width or any(field.strip() for field in row[width:]):
-            raise ValueError(f"{path}, line {line}: {len(row)} fields where the first line has {width}")
-    return Table(path, names, rows[start:], lines[start:])
+        if len(row) < len(names) or any(field.strip() for field in row[len(names) :]):
+            raise ValueError(f"{path}, line {line}: {len(row)} fields where the first line has {len(names)}")
+    return Table(path, names, rows[header:], lines[header:])
 
 
 def _limited_lines(file: Any, path: Path) -> Iterator[str]:

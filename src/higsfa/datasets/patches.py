@@ -34,7 +34,7 @@ def make_moving_patches(
         Separate walks over the same world, of nearly equal length.
     random_state : int, RandomState or None, default=0
     slowness : float, default=50.0
-        Number of frames over which the slow parameters hardly change. Their Delta is about ``0.5 / slowness**2``.
+        Frames over which the slow parameters hardly change; their Delta is about ``0.5 / slowness**2``.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def make_moving_patches(
     frames = np.empty((n_samples, size, size), dtype=np.float32)
     for start in range(0, n_samples, _CHUNK):
         rows = slice(start, start + _CHUNK)
-        frames[rows] = _seen(world, size, **{name: walk[rows, None, None] for name, walk in walks.items()})
+        frames[rows] = _seen(world, size, *(walk[rows, None, None] for walk in walks.values()))
     return frames, walks, recording
 
 

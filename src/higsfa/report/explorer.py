@@ -55,8 +55,7 @@ def write_explorer(
     head : LabelHead
         Fitted to features of the network. Labels whose estimate does not come from Gaussians are left out.
     images : array of shape (n_samples, *input_shape), or a source
-        Example faces are spread evenly over them; mean and standard deviation of the features come from all of them, so
-        give a few hundred.
+        Example faces are spread evenly over them; all of them give mean and deviation of features, so pass hundreds.
     decoder : object with ``components_`` (n_features, n_pixels) and ``intercept_`` (n_pixels,)
         Such as a fitted :class:`higsfa.reconstruction.LinearReconstruction`.
     labels : DataFrame, dict of arrays, or array, optional
@@ -163,8 +162,7 @@ def _annotations(labels: Any, rows: NDArray[np.intp], n: int) -> list[dict[str, 
         column = pick_label(labels, name)
         if len(column) != n:
             raise ValueError(f"labels: {name!r} has {len(column)} values for {n} images")
-        chosen = column[rows]
-        for entry, value, is_missing in zip(out, chosen, missing(chosen), strict=True):
+        for entry, value, is_missing in zip(out, column[rows], missing(column[rows]), strict=True):
             if not is_missing:
                 entry[shown(name)] = f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
     return out

@@ -52,19 +52,13 @@ def write_report(
     Raises
     ------
     ReportError
-        If a file of the folder is not as it should be; the message names the file and the key.
+        If a file of the folder is damaged or not a run's; the message names the file and the key.
 
     Examples
     --------
     >>> import json, tempfile
-    >>> data = {"name": "toy", "n_train": 90, "n_test": 10}
-    >>> metrics = {
-    ...     "format": 1,
-    ...     "title": "Toy",
-    ...     "data": data,
-    ...     "labels": [],
-    ...     "methods": [{"name": "SFA", "role": "main"}],
-    ... }
+    >>> metrics = {"format": 1, "title": "Toy", "labels": [], "methods": [{"name": "SFA", "role": "main"}]}
+    >>> metrics["data"] = {"name": "toy", "n_train": 90, "n_test": 10}
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "metrics.json").write_text(json.dumps(metrics))
     ...     report = write_report(folder)
