@@ -52,12 +52,12 @@ class Table:
         return None if place is None else [row[place].strip() for row in self.rows]
 
     def place(self, row: int) -> str:
-        """Where a row is, for error messages."""
+        """The location of a row, for error messages."""
         return f"{self.path}, line {self.lines[row]}"
 
 
 def plain(column: str) -> str:
-    """The name of a column without case and punctuation."""
+    """A column name without case and punctuation."""
     return re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_")
 
 
@@ -99,7 +99,7 @@ def _limited_lines(file: Any, path: Path) -> Iterator[str]:
 
 
 def names_of(column: Sequence[str], spelling: Mapping[str, str]) -> NDArray[Any]:
-    """Names in one spelling. Unknown ones stay as they are; empty ones become None."""
+    """Names in their standard spelling; unknown ones are kept, empty ones become None."""
     return np.array([spelling.get(text.lower(), text) or None for text in column], dtype=object)
 
 

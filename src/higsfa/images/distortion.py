@@ -182,7 +182,7 @@ class Distortion:
 
 
 def _positions(draw: Draw, height: int, width: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """Positions that pixels are read from, as :meth:`Warp.locate` takes them."""
+    """The positions to read pixels from, as arguments of :meth:`Warp.locate`."""
     sin, cos = (part / draw.scale for part in sin_cos(np.deg2rad(draw.rotation)))
     x, y = (width - 1) / 2, (height - 1) / 2
     right = np.arange(width) - x - draw.shift_x[:, None]

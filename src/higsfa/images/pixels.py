@@ -33,7 +33,7 @@ def limits(dtype: np.dtype[Any]) -> tuple[float, float]:
 
 
 def full_range(picture: NDArray[Any]) -> tuple[float, float]:
-    """Black and white of a picture, whose dtype must be common for pictures."""
+    """Black and white of a picture; unusual dtypes are refused."""
     dtype = picture.dtype
     if dtype.kind not in "fiu" or (dtype.kind != "f" and dtype.itemsize > 2):
         raise TypeError(

@@ -171,7 +171,7 @@ def _annotations(labels: Any, rows: NDArray[np.intp], n: int) -> list[dict[str, 
 def _thumbnails(
     photographs: NDArray[np.uint8], annotated: list[dict[str, str]], shape: tuple[int, int, int]
 ) -> list[tuple[str, str]]:
-    """Address and description of the pictures to choose from."""
+    """Data address and description of each example face."""
     out = []
     for i, (photo, said) in enumerate(zip(photographs, annotated, strict=True)):
         address = png_address(Image.fromarray(photo.reshape(shape[:2] if shape[2] == 1 else shape)))
@@ -181,7 +181,7 @@ def _thumbnails(
 
 
 def _decoder_data(features: Floats, components: Floats) -> dict[str, Any]:
-    """Mean and deviation of features, and what one deviation of each changes in the picture, in 256 steps."""
+    """Mean and deviation of features, and how one deviation of each changes the picture, in 256 levels."""
     deviation = features.std(axis=0)
     deviation[deviation == 0] = 1.0
     steps, levels = quantised(components * deviation[:, None])
@@ -189,7 +189,7 @@ def _decoder_data(features: Floats, components: Floats) -> dict[str, Any]:
 
 
 def quantised(components: Floats) -> tuple[Floats, NDArray[np.int8]]:
-    """Steps (k,) and whole numbers (k, P) from -127 to 127 whose products are close to the components."""
+    """Step sizes (k,) and integers (k, P) from -127 to 127 whose products approximate the components."""
     steps = np.abs(components).max(axis=1) / 127.0
     levels = np.rint(components / np.where(steps == 0, 1.0, steps)[:, None])
     return steps, levels.astype(np.int8)
@@ -229,7 +229,7 @@ def _telling(means: Floats) -> Floats:
 
 
 def label_sliders(heads: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One slider for a numeric label or two classes, else one for each class, in per cent of the way to it."""
+    """One slider for a numeric label or two classes, else one per class, in per cent of the way to its mean."""
     sliders: list[dict[str, Any]] = []
     for number, label in enumerate(heads):
         name, classes, entry = label["name"], label["classes"], {"id": f"label-{number}", "label": number}
@@ -260,7 +260,7 @@ def _nice_step(extent: float) -> float:
 
 
 def shown(name: Any) -> str:
-    """Columns of an array have numbers instead of names."""
+    """The name of a label as shown; columns of an array only have indices."""
     return f"label {name}" if isinstance(name, int) else str(name)
 
 

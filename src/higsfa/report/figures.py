@@ -1,4 +1,4 @@
-"""The figures of a report, and its contact sheet. A function gives None where the run has nothing to show."""
+"""The figures of a report, and its contact sheet. Functions return None if the run has nothing to show."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WIDTH, HEIGHT, RASTER_DPI = 4.5, 3.0, 160  # inches, and dots per inch
 
 
 class Figure(NamedTuple):
-    """A drawing as SVG, with what to see in it and a text for those who cannot see it."""
+    """An SVG with an explanation and a text for screen readers."""
 
     title: str
     lead: str
@@ -260,7 +260,7 @@ def _plot_methods(axes: Any, metrics: Metrics, curves: Mapping[str, Any]) -> Non
 
 
 def _finish(axes: Any, x: str, y: str) -> None:
-    """Names of axes, a grid, and a legend if there are several lines."""
+    """Label the axes, add a grid, and a legend if there are several lines."""
     axes.set(xlabel=x, ylabel=y)
     axes.grid(True)
     if len(axes.get_legend_handles_labels()[1]) > 1:
@@ -268,7 +268,7 @@ def _finish(axes: Any, x: str, y: str) -> None:
 
 
 def _finish_deltas(axes: Any, x: str, y: str) -> None:
-    """The same, with the Delta of noise as a line, and whole numbers below."""
+    """The same, with a line at the Delta of noise and integers on the x axis."""
     from matplotlib.ticker import MaxNLocator
 
     axes.axhline(2.0, color=INK, alpha=0.6, linewidth=1, linestyle="--")
@@ -284,7 +284,7 @@ def _with_unit(text: str, label: Label) -> str:
 
 
 class Strip(NamedTuple):
-    """Pictures side by side, as a data address."""
+    """A row of pictures, as a data address."""
 
     name: str
     note: str
@@ -359,7 +359,7 @@ def draw(name: str, paint: Callable[[Any], None], height: float = HEIGHT) -> str
 
 
 def looks_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
-    """Line styles of methods, told apart by colour, dash and marker. The main method stands out, chance is faint."""
+    """Line styles of methods, which differ in colour, dash and marker. The main method stands out, chance is faint."""
     looks: dict[str, dict[str, Any]] = {}
     n_others = 0
     for method in methods:

@@ -66,7 +66,7 @@ def write_report(
     ('report.html', True)
     """
     try:
-        import jinja2  # noqa: F401  (say what is missing before any work is done)
+        import jinja2  # noqa: F401  (fail before any work is done)
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise ImportError("a report needs matplotlib and jinja2: pip install 'higsfa[plots]'") from error
@@ -83,7 +83,7 @@ def write_report(
         created=_readable(run.metrics.created),
         sections=sections(run),
     )
-    # Names of folders, and of methods in examples.npz, may hold halves of characters.
+    # Names of folders, and of methods in examples.npz, may contain lone surrogates.
     write_atomically(target, page.encode("utf-8", "replace"))
     if open_browser:
         webbrowser.open(target.resolve().as_uri())
@@ -120,7 +120,7 @@ def sections(run: RunFolder) -> list[Section]:
 
 
 def _readable(created: str | None) -> str | None:
-    """A time as people write it, if it is one."""
+    """A timestamp in readable form; any other text stays as it is."""
     try:
         return created and f"{datetime.fromisoformat(created):%Y-%m-%d %H:%M %Z}".strip()
     except ValueError:
@@ -152,6 +152,6 @@ def fill(template: str, style: str, **values: Any) -> str:
 
 
 def json_in_html(data: Any, default: Callable[[Any], Any] | None = None) -> str:
-    """JSON in which no character can end the script element it stands in, or begin a comment there."""
+    """JSON that cannot end the script element it is embedded in, or start a comment there."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"), default=default)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -105,7 +105,7 @@ def _number(field: str, file: str, row: int, name: str) -> float:
 
 @dataclass(frozen=True)
 class Examples:
-    """The arrays of examples.npz that are there."""
+    """The arrays found in examples.npz."""
 
     images: NDArray[Any] | None = None
     reconstructions: NDArray[Any] | None = None
@@ -128,7 +128,7 @@ class RunFolder:
 
 
 def read_run(folder: Path) -> RunFolder:
-    """All that a report shows of a run folder; only ``metrics.json`` must be there."""
+    """Read what a report shows of a run folder; only ``metrics.json`` is required."""
     if not (folder / "metrics.json").is_file():
         raise ReportError(f"{folder} holds no metrics.json; give the folder that `higsfa train --out` wrote")
     metrics = schema.read_metrics(folder / "metrics.json", max_text=schema.MAX_TEXT)
@@ -155,7 +155,7 @@ def read_run(folder: Path) -> RunFolder:
 
 
 def _read_environment(path: Path) -> tuple[tuple[str, str], ...]:
-    """Names and values, one line for each; groups within groups are written out as JSON."""
+    """Names and values, one line each; deeper nesting is written as JSON."""
     found = schema.read_json(path, MAX_FILE) if path.is_file() else {}
     if not isinstance(found, dict):
         raise ReportError(f"{path.name}: the file must be an object")
@@ -186,7 +186,7 @@ def read_examples(path: Path, n_rows: int) -> Examples:
 
 
 def _read_array(archive: Archive, file: str, key: str) -> NDArray[Any]:
-    """One array, after its header has said that type and size are as expected."""
+    """One array, read only if its header has the expected type and size."""
     (kind, largest), header = _ARRAYS[key], archive.header(key)
     _require(header.dtype.kind in _DTYPES[kind], file, key, kind, header.dtype)
     fits = len(header.shape) == len(largest) and all(n <= most for n, most in zip(header.shape, largest, strict=True))

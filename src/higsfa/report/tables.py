@@ -24,7 +24,7 @@ def decimals_for(values: Iterable[float], errors: Iterable[float] = (), least: i
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A number with so many decimals; huge ones in powers of ten."""
+    """A number with a given number of decimals; huge ones in scientific notation."""
     text = f"{value:,.{decimals}f}" if abs(value) < 1e9 else f"{value:.{decimals}e}"
     return text.replace("-", "−", 1) if text.startswith("-") else text
 
@@ -36,7 +36,7 @@ def short(value: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction as a percentage, with a space that does not break."""
+    """A fraction as a percentage, with a no-break space."""
     return f"{fixed(100 * fraction, 1)}\N{NO-BREAK SPACE}%"
 
 
@@ -47,7 +47,7 @@ def duration(seconds: float, decimals: int = 1) -> str:
 
 
 def shortened(text: str, longest: int = 40) -> str:
-    """Text for a place of limited width."""
+    """Text without control characters, cut to a maximum length."""
     plain = "".join(character if character.isprintable() else " " for character in text)
     return plain if len(plain) <= longest else plain[: longest - 1] + "…"
 
@@ -96,7 +96,7 @@ def setup(metrics: Metrics) -> str:
 
 
 def _results(metrics: Metrics) -> list[tuple[Label, str, tuple[str, str] | None, tuple[str, str] | None]]:
-    """The first labels with the main method's score, and name and score of the best other method and of chance."""
+    """The first labels with the main method's score, and name and score of the best rival and of chance."""
     found = []
     for label in metrics.labels:
         if main := _best(metrics, "main", label):
@@ -244,7 +244,7 @@ def cost_table(metrics: Metrics) -> Table | None:
 
 
 def _known(metrics: Metrics, part: str) -> tuple[list[Method], list[Any]]:
-    """The methods with a record of this name that holds anything, and the records."""
+    """The methods that have a non-empty record of this name, and the records."""
     methods = [m for m in metrics.methods if any(value is not None for _, value in getattr(m, part) or ())]
     return methods, [getattr(method, part) for method in methods]
 
@@ -287,7 +287,7 @@ def _column(
 def _table(
     caption: str, lead: str, columns: Sequence[Column], rows: Iterable[Method | str], corner: str = "method"
 ) -> Table | None:
-    """A table of the columns that hold anything, None if there are none; rows are methods or have names only."""
+    """A table of the non-empty columns, or None if all are empty; rows are methods or plain names."""
     kept = tuple(column for column in columns if any(cell.text != GAP for cell in column.cells))
     if not kept:
         return None

@@ -38,7 +38,7 @@ class Canvas:
         return Canvas(pixel=self.pixel, **maps)
 
     def paint(self, mask: np.ndarray, value: Any) -> None:
-        """Give the surface another reflectance where the mask is 1."""
+        """Change the reflectance where the mask is 1."""
         self.albedo += mask * (value - self.albedo)
 
     def crease(self, along: np.ndarray, across: np.ndarray, width: float, depth: Any, shadow: float) -> None:
@@ -94,7 +94,7 @@ def textures(size: int) -> tuple[int, dict[str, np.ndarray]]:
 
 
 def texels(x: np.ndarray, y: np.ndarray, p: Any, n: int) -> np.ndarray:
-    """Index of each pixel in the flat textures; every person has another part of them."""
+    """Index of each pixel in the flat textures; each person gets a different part of them."""
     column = ((x + p.texture_x) * (n / _PERIOD)).astype(np.int32) & (n - 1)
     row = ((y + p.texture_y) * (n / _PERIOD)).astype(np.int32) & (n - 1)
     return np.asarray(n * row + column)
@@ -337,7 +337,7 @@ def body(image: np.ndarray, x: np.ndarray, y: np.ndarray, p: Any) -> None:
 
 
 def photographed(image: np.ndarray, p: Any, seeds: np.ndarray) -> np.ndarray:
-    """The photograph of some light: gain, display curve, noise, 256 levels."""
+    """Turn light into a photograph: gain, display curve, noise, 256 levels."""
     image = np.sqrt(np.maximum(image, 0) * p.gain) + p.brightness
     for one, seed, noise in zip(image, seeds, p.noise, strict=True):
         rng = np.random.Generator(np.random.Philox(key=[int(seed), 3]))
