@@ -8,8 +8,6 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d, map_coordinates
 from sklearn.utils import check_random_state
 
-__all__ = ["make_moving_patches"]
-
 _WORLD, _OBJECTS = 256, 24  # pixels of the world, which is periodic, and objects on it
 _TAIL = 4.0  # of the smoothing kernel, in widths
 _SPREAD = {"x": 40.0, "y": 40.0, "angle": 0.5, "zoom": 0.2}  # standard deviations; zoom as a logarithm
@@ -91,9 +89,8 @@ def _world(rng: np.random.Generator) -> np.ndarray:
         s = np.abs(np.cos(angle) * dx + np.sin(angle) * dy[:, None])
         t = np.abs(np.cos(angle) * dy[:, None] - np.sin(angle) * dx)
         outside = np.maximum(s - along, t - across) if rng.uniform() < 0.5 else np.hypot(s, t) - 2 * across
-        world += np.clip(0.5 - outside, 0, 1) * (
-            rng.uniform(-0.35, 0.35) - 0.6 * (world - 0.5)
-        )  # the texture shines through
+        mask = np.clip(0.5 - outside, 0, 1)
+        world += mask * (rng.uniform(-0.35, 0.35) - 0.6 * (world - 0.5))  # the texture shows through
     return np.clip(world, 0, 1)
 
 

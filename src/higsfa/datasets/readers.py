@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from higsfa.datasets import files
 from higsfa.datasets.files import Table, read_table
 
-__all__ = ["ImageSet", "read_eyes", "read_fairface", "read_fgnet", "read_folder", "read_morph2", "read_utkface"]
-
 PUPILS = [31, 36]  # among FG-NET's 68 landmarks
 
 

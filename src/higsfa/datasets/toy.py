@@ -14,8 +14,6 @@ from sklearn.utils import check_random_state
 
 from higsfa.estimators import ISFA, SFA
 
-__all__ = ["make_toy", "run_toy"]
-
 
 def make_toy(
     n_samples: int = 10_000, switch_rates: tuple[float, float, float] = (0.01, 0.05, 0.2), random_state: Any = 0

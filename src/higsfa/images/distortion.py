@@ -20,8 +20,6 @@ from scipy.special import ndtri
 from higsfa.images.geometry import DOUBLE, SINGLE, CubicWarp, LinearWarp, Warp
 from higsfa.images.pixels import check_range, limits, stored
 
-__all__ = ["Distortion"]
-
 Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 

@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from higsfa.images.pixels import check_range
 
-__all__ = ["oriented_edges"]
-
 
 def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch: int = 32) -> NDArray[np.float32]:
     """Strength of edges in each direction, in each cell of grey images.

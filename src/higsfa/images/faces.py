@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from higsfa.images.geometry import Similarity, centered, warp
 from higsfa.images.pixels import as_picture, full_range, normalize_contrast, stored
 
-__all__ = ["FaceSampler", "normalize_pose", "sample_face"]
-
 POSE_SIZE = (260, 256)
 EYE_DISTANCE, EYE_HEIGHT = 60.0, 96.0
 SQUARE, SHIFT_UP = 182.4, 3.6

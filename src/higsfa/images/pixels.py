@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-__all__ = ["normalize_contrast"]
-
 MODES = ("L", "RGB", "I;16", "F")  # of PIL images whose numbers are grey values, not indices or transparency
 LEAST_DEVIATION = 1e-6  # a window with a smaller standard deviation counts as constant
 BLOCK_IMAGES = 32  # at a time, so that intermediate results stay in the cache
