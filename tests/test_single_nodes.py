@@ -163,7 +163,7 @@ def test_sums_are_kept_by_class_for_up_to_32_classes():
     more = GSFA(graph="clustered").fit(data, y)
     assert isinstance(more.statistics_, GraphStatistics)
     same(more.delta_values_, dense_gsfa(data, *dense_clustered(y)).deltas)
-    with pytest.raises(ValueError, match=r"partial_fit cannot go on from this fit.* up to 32 classes"):
+    with pytest.raises(ValueError, match=r"partial_fit cannot continue this fit.* up to 32 classes"):
         more.partial_fit(data, y)
 
 

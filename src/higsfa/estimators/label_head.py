@@ -24,6 +24,7 @@ from higsfa.estimators.gaussian import (
     fit_gaussians,
     numeric_classes,
 )
+from higsfa.estimators.parameters import assign
 from higsfa.estimators.validation import unchanged_on_error
 from higsfa.graphs import check_weights
 from higsfa.training.runner import one_blas_thread
@@ -129,13 +130,7 @@ class LabelHead(BaseEstimator):
         cv: Any = 5,
         candidates: Any = None,
     ) -> None:
-        self.n_used_features = n_used_features
-        self.n_classes = n_classes
-        self.integer = integer
-        self.regressor = regressor
-        self.regularization = regularization
-        self.cv = cv
-        self.candidates = candidates
+        assign(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> LabelHead:

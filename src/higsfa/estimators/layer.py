@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions, validate_param
 from higsfa.core.expansion.expansion import Expansion, as_expansion
 from higsfa.core.fields import Fields, check_fit
 from higsfa.core.node.solve import NodeOptions
+from higsfa.estimators.parameters import assign
 from higsfa.training.layer import LayerPlan
 
 BOTTOM = {1: (16, 8), 2: (6, 3), 3: (4, 2)}
@@ -91,19 +92,7 @@ class Layer(BaseEstimator):
         shrinkage: float = 0.0,
         weighted: bool = False,
     ) -> None:
-        self.field = field
-        self.stride = stride
-        self.n_components = n_components
-        self.expansion = expansion
-        self.pca = pca
-        self.n_slow = n_slow
-        self.delta_threshold = delta_threshold
-        self.scaling = scaling
-        self.min_scale = min_scale
-        self.shared = shared
-        self.pad = pad
-        self.shrinkage = shrinkage
-        self.weighted = weighted
+        assign(self, locals())
 
     @property
     def n_dimensions(self) -> int:
