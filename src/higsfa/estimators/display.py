@@ -1,4 +1,4 @@
-"""What a network shows of itself: tables of its architecture as text and HTML, and a progress bar while it trains."""
+"""How a network is shown: tables of its architecture as text and HTML, and a progress bar while it trains."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ LEGEND = (
 
 def text_table(rows: list[dict[str, str]]) -> str:
     """Aligned columns and a legend."""
-    columns = list(rows[0])
-    widths = [max(len(column), *(len(row[column]) for row in rows)) for column in columns]
-    lines = ["  ".join(column.rjust(width) for column, width in zip(columns, widths, strict=True))]
-    for row in rows:
-        lines.append("  ".join(row[column].rjust(width) for column, width in zip(columns, widths, strict=True)))
+    table = [list(rows[0]), *([row[column] for column in rows[0]] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
     return "\n".join([*lines, f"({LEGEND})"])
 
 
 def html_table(title: str, rows: list[dict[str, str]]) -> str:
-    """The same as a small HTML table."""
+    """The same in HTML."""
     cell = 'style="text-align:right;padding:2px 10px"'
     head = "".join(f"<th {cell}>{escape(column)}</th>" for column in rows[0])
     body = "".join("<tr>" + "".join(f"<td {cell}>{escape(v)}</td>" for v in row.values()) + "</tr>" for row in rows)
@@ -45,7 +43,7 @@ def progress(verbose: int, plans: list[LayerPlan]) -> Iterator[OnLayer]:
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    work = [_cost(plan) for plan in plans]
+    work = [float(plan.fields.n_nodes) * plan.frontend_size**2 for plan in plans]
     columns = (
         TextColumn("[bold]{task.description}"),
         BarColumn(),
@@ -59,11 +57,9 @@ def progress(verbose: int, plans: list[LayerPlan]) -> Iterator[OnLayer]:
         whole = bar.add_task("network", total=sum(work))
 
         def on_layer(layer: int, steps: int) -> Callable[[int], None]:
-            plan = plans[layer]
-            shape = "x".join(map(str, plan.fields.shape))
-            bar.update(
-                whole, description=f"layer {layer + 1} of {len(plans)} ({shape} nodes)", completed=sum(work[:layer])
-            )
+            shape = "x".join(map(str, plans[layer].fields.shape))
+            title = f"layer {layer + 1} of {len(plans)} ({shape} nodes)"
+            bar.update(whole, description=title, completed=sum(work[:layer]))
             share = work[layer] / max(1, steps)
 
             def on_node(done: int) -> None:
@@ -74,7 +70,3 @@ def progress(verbose: int, plans: list[LayerPlan]) -> Iterator[OnLayer]:
 
         yield on_layer
         bar.update(whole, completed=sum(work), description=f"{len(plans)} layers")
-
-
-def _cost(plan: LayerPlan) -> float:
-    return float(plan.fields.n_nodes) * plan.frontend_size**2

@@ -37,13 +37,10 @@ Floats = NDArray[np.float64]
 class LabelHead(BaseEstimator):
     r"""Label estimates from features: the supervised step on top of a network.
 
-    For every label one full-covariance Gaussian per class is fitted to the first few features, with the frequencies of
-    the classes as priors. A categorical label is estimated by its most probable class. A numeric label is cut into
+    For every label, one full-covariance Gaussian per class is fitted to the first few features, with the class
+    frequencies as priors. A categorical label is estimated by its most probable class. A numeric label is cut into
     classes :math:`C_l` of increasing label and equal size, with mean labels :math:`\ell_l`, and estimated by
-
-    .. math:: \ell = \sum_l \ell_l \, P(C_l \mid y),
-
-    which suits the root mean squared error.
+    :math:`\ell = \sum_l \ell_l \, P(C_l \mid y)`, which suits the root mean squared error.
 
     Labels of faces such as age, gender or race are what annotators wrote down about pictures; their estimates are
     statistical guesses about pictures, not facts about people.
@@ -51,47 +48,46 @@ class LabelHead(BaseEstimator):
     Parameters
     ----------
     n_used_features : int, "cv" or dict of them by label, optional
-        How many features each label's estimate uses, the first ones; all by default. "cv" chooses the number by
-        cross-validation on the training set: least mean squared error of a numeric label, best classification rate
-        of a categorical one, ties go to the smallest.
+        How many of the first features the estimate of a label uses; all by default. "cv" chooses by cross-validation
+        on the training set: least mean squared error of a numeric label, best classification rate of a categorical
+        one; ties go to the smallest number.
     n_classes : int or dict of int by label, optional
-        Number of classes of a numeric label; min(39, N // 20) by default. A label that has fewer distinct values gets
-        a class for each of them. A dict entry makes a label numeric that would count as categorical.
+        Number of classes of a numeric label; min(39, N // 20) by default. A label with fewer distinct values gets a
+        class for each. A dict entry makes a label numeric that would count as categorical.
     integer : bool or dict of bool by label, default=False
-        Keep only the integer part of numeric estimates, as the paper does with ages: the largest integer that is not
-        above the estimate.
+        Round numeric estimates down to integers, as the paper does with ages.
     regressor : scikit-learn estimator or dict of them by label, optional
         Used instead of the Gaussians: a regressor for a numeric label, a classifier for a categorical one.
     regularization : float, default=0.0
-        Between 0, own covariances for the classes, and 1, the pooled one for all. Classes with less than 2 (k + 1)
-        samples for k features are drawn towards the pooled covariance in any case, the more the smaller they are.
+        From 0, a covariance for each class, to 1, the pooled one for all. Classes with less than 2 (k + 1) samples for
+        k features are drawn towards the pooled covariance in any case, the smaller the more.
     cv : int, splitter or iterable of splits, default=5
         Folds for ``n_used_features="cv"``. An integer means shuffled folds, the same in every run, or folds of whole
-        groups where `fit` is given groups.
+        groups if `fit` gets groups.
     candidates : array-like of int, optional
         Numbers of features to try; by default 1 to 10 and then steps of about a fifth.
 
     Attributes
     ----------
     label_names_ : list
-        Columns or keys of the labels; [0] for a single array.
+        Columns or keys of the labels; [0] for an array of one label.
     classes_ : dict of arrays
-        For each label, its classes; for a numeric label their mean labels.
+        The classes of each label; of a numeric one, their mean labels.
     n_used_features_ : dict of int
-        Number of features that each label's estimate uses.
+        How many features the estimate of each label uses.
     is_numeric_ : dict of bool
     models_ : dict
-        For each label a :class:`GaussianClasses` or the fitted regressor.
+        :class:`GaussianClasses` or fitted regressor of each label.
     cv_results_ : dict of dict
-        For each label chosen by cross-validation, the score (the larger the better) of each number of features.
+        Where cross-validation chose: the score (larger is better) of each number of features.
     n_features_in_ : int
 
     Notes
     -----
-    A label is categorical if it is a pandas Categorical, or holds strings, booleans or at most 20 distinct whole
-    numbers; turn others into strings. Samples whose label is missing (NaN, None, pd.NA) are left out for that label.
-    Samples with a tied label that lie across the border of two classes belong to both in proportion, so that the order
-    of rows does not matter. Features that are constant in the training set are ignored.
+    A label is categorical if it is a pandas Categorical or holds strings, booleans or at most 20 distinct integers;
+    turn others into strings. Samples without a label (NaN, None, pd.NA) are left out for that label. Tied samples on
+    the border of two classes belong to both in proportion, so the order of rows does not matter. Constant features
+    are ignored.
 
     Examples
     --------
@@ -139,13 +135,13 @@ class LabelHead(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Features, the most telling ones first, as networks extract them.
+            Features, the most informative first, as networks extract them.
         y : DataFrame, dict of arrays, or array of shape (n_samples,) or (n_samples, n_labels)
             Labels.
         sample_weight : array-like of shape (n_samples,), optional
             Weight w counts a sample w times.
         groups : array-like of shape (n_samples,), optional
-            Samples that must not be torn apart in cross-validation: copies of one image, or pictures of one person.
+            Samples to keep together in cross-validation: copies of one image, or pictures of one person.
 
         Returns
         -------
@@ -153,12 +149,11 @@ class LabelHead(BaseEstimator):
         """
         with unchanged_on_error(self):
             X = validate_data(self, X, dtype=np.float64)
-            names = label_names(y)
+            self.label_names_ = names = label_names(y)
             if not names:
                 raise ValueError("y: LabelHead requires y to be passed, but the target y is None or holds no label")
             self._check_names(names)
             w = check_weights(sample_weight, len(X))
-            self.label_names_ = names
             self.output_form_ = _form(y)
             self.classes_: dict[Any, Any] = {}
             self.n_used_features_: dict[Any, int] = {}
@@ -207,7 +202,7 @@ class LabelHead(BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Features.
         label : name of a label, optional
-            Not needed where there is only one.
+            Not needed if there is only one.
 
         Returns
         -------
@@ -251,7 +246,7 @@ class LabelHead(BaseEstimator):
         regularization = float(self.regularization)
 
         def trainer(task: _Task) -> Callable[[int], Any]:
-            """A function from the number of features to the model; what the models share is done once."""
+            """A function that fits a model to the first k features; what the models share is done once."""
             if regressor is None:
                 moments = class_moments(task.Y, task.classes)
                 return lambda k: fit_gaussians(moments, k, regularization)
@@ -275,14 +270,14 @@ class LabelHead(BaseEstimator):
         if not is_numeric:
             return classes[estimate]
         if _per_label(self.integer, name, False):
-            # The estimate 18 must not become 17 because probabilities sum to 1 - 1e-16.
+            # An estimate of 18 must not become 17 because probabilities sum to 1 - 1e-16.
             return np.floor(np.round(estimate, 9)).astype(np.int64)
         return estimate
 
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """One label to learn, and the samples that have it; target = the label, or the number of the class."""
+    """One label to learn, and the samples that have it; the target is the label, or the index of the class."""
 
     name: Any
     Y: Floats
@@ -296,9 +291,8 @@ class _Task:
         return replace(self, Y=self.Y[:, :k])
 
     def restricted(self, rows: NDArray[np.intp]) -> _Task:
-        return replace(
-            self, Y=self.Y[rows], target=self.target[rows], w=self.w[rows], classes=self.classes.restricted(rows)
-        )
+        arrays = {"Y": self.Y[rows], "target": self.target[rows], "w": self.w[rows]}
+        return replace(self, **arrays, classes=self.classes.restricted(rows))
 
 
 def _task(
@@ -327,7 +321,7 @@ def _task(
 
 
 def _estimate(model: Any, Y: Floats, classes: NDArray[Any], is_numeric: bool) -> NDArray[Any]:
-    """The soft estimate sum of l_c P(c | y) of a numeric label (the paper's equation), else the number of the class."""
+    """The estimate sum of l_c P(c | y) of a numeric label (the paper's equation), else the index of the class."""
     if not isinstance(model, GaussianClasses):
         return np.asarray(model.predict(Y)).ravel()
     posterior = model.posterior(Y)
@@ -357,7 +351,7 @@ def _cross_validate(
 
 
 def _folds(cv: Any, task: _Task) -> Iterable[tuple[Any, Any]]:
-    """Folds of the samples that have the label. Splits given as such refer to all samples."""
+    """Folds of the samples that have the label; a list of splits refers to all samples."""
     if isinstance(cv, list):
         number = np.where(task.known, np.cumsum(task.known) - 1, -1)
         return [(train[train >= 0], test[test >= 0]) for train, test in ((number[a], number[b]) for a, b in cv)]
@@ -394,7 +388,7 @@ def _check_n_features(k: Any, task: _Task) -> Any:
 
 def _check_candidates(candidates: Any, available: int) -> list[int]:
     if candidates is None:
-        ladder = [*range(1, 11)]
+        ladder = list(range(1, 11))
         while ladder[-1] < available:
             ladder.append(round(1.2 * ladder[-1]))
         return sorted({min(k, available) for k in ladder})
