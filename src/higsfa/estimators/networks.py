@@ -59,8 +59,8 @@ class _LabelledNetwork(Network):
         groups : array-like of shape (n_samples,), optional
             The recording of each sample, for graphs in time order.
         checkpoint : path, optional
-            A folder: what is finished is written there, and an interrupted fit of the same data, labels and settings
-            goes on from there, to the same bits.
+            Folder for finished layers. An interrupted fit of the same data, labels and settings continues from there,
+            to the same bits.
 
         Returns
         -------
@@ -109,8 +109,8 @@ class _SequenceNetwork(Network):
         groups : array-like of shape (n_samples,), optional
             The recording of each sample.
         checkpoint : path, optional
-            A folder: what is finished is written there, and an interrupted fit of the same data and settings goes on
-            from there, to the same bits.
+            Folder for finished layers. An interrupted fit of the same data and settings continues from there, to the
+            same bits.
 
         Returns
         -------
@@ -124,25 +124,13 @@ class HiGSFA(_LabelledNetwork):
     r"""Hierarchical information-preserving graph-based slow feature analysis.
 
     A network of iGSFA nodes: supervised dimensionality reduction for images and other high-dimensional data. Each node
-    keeps slow features and, beside them, what is needed to rebuild its input, so that upper nodes can still use it.
+    keeps slow features and what else is needed to rebuild its input, so that upper nodes can still use it.
 
     {hierarchy}
 
     {parameters}
 
-    {igsfa_paper}
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from higsfa import HiGSFA, Layer
-    >>> images, digit = load_digits(return_X_y=True)
-    >>> layers = [Layer(field=(4, 4), stride=(2, 2), n_components=8), Layer(field=(3, 3), n_components=12)]
-    >>> net = HiGSFA(layers, input_shape=(8, 8)).fit(images, digit)
-    >>> net.transform(images).shape
-    (1797, 12)
-    >>> net.layers_[0].shape
-    (3, 3)
+    {digits}
     """
 
 
@@ -150,25 +138,13 @@ class HiGSFA(_LabelledNetwork):
 class HGSFA(_LabelledNetwork):
     r"""Hierarchical graph-based slow feature analysis: a network of GSFA nodes.
 
-    Nodes keep slow features only. Kept for comparison; :class:`HiGSFA` is the better choice, see the paper.
+    Nodes keep slow features only. For comparison; :class:`HiGSFA` is the better choice, see the paper.
 
     {hierarchy}
 
     {parameters}
 
-    {igsfa_paper}
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from higsfa import HGSFA, Layer
-    >>> images, digit = load_digits(return_X_y=True)
-    >>> layers = [Layer(field=(4, 4), stride=(2, 2), n_components=8), Layer(field=(3, 3), n_components=12)]
-    >>> net = HGSFA(layers, input_shape=(8, 8)).fit(images, digit)
-    >>> net.transform(images).shape
-    (1797, 12)
-    >>> net.layers_[0].shape
-    (3, 3)
+    {digits}
     """
 
     _preserve = False
@@ -178,13 +154,11 @@ class HGSFA(_LabelledNetwork):
 class HiSFA(_SequenceNetwork):
     r"""Hierarchical information-preserving slow feature analysis of time series: a network of iSFA nodes.
 
-    Each node keeps slow features and, beside them, what is needed to rebuild its input.
+    Each node keeps slow features and what else is needed to rebuild its input.
 
     {hierarchy}
 
     {parameters}
-
-    {igsfa_paper}
 
     Examples
     --------
@@ -211,8 +185,6 @@ class HSFA(_SequenceNetwork):
     {hierarchy}
 
     {parameters}
-
-    {igsfa_paper}
 
     Examples
     --------

@@ -87,6 +87,8 @@ delta_values_ : array or None
     Delta values of the slow features of the top node.
 input_shape_ : tuple of int
     Shape of a sample.
+
+{igsfa_paper}
 """
 SHARED = {
     "preserving": r"""
@@ -107,6 +109,19 @@ References
 Escalante-B., A. N. and Wiskott, L. (2020). Improved graph-based SFA: information preservation complements the
 slowness principle. Machine Learning 109, 999-1037.
 """,
+    "digits": """
+Examples
+--------
+>>> from sklearn.datasets import load_digits
+>>> from higsfa import {name}, Layer
+>>> images, digit = load_digits(return_X_y=True)
+>>> layers = [Layer(field=(4, 4), stride=(2, 2), n_components=8), Layer(field=(3, 3), n_components=12)]
+>>> net = {name}(layers, input_shape=(8, 8)).fit(images, digit)
+>>> net.transform(images).shape
+(1797, 12)
+>>> net.layers_[0].shape
+(3, 3)
+""",
 }
 E = TypeVar("E", bound=type)
 
@@ -125,7 +140,7 @@ def documented(attributes: str) -> Callable[[E], E]:
         own = "\n".join(described[name] for name in inspect.signature(estimator).parameters)
         tables = f"Parameters\n----------\n{own}\n\nAttributes\n----------\n{attributes.strip()}"
         doc = inspect.cleandoc(estimator.__doc__ or "")
-        for name, text in (SHARED | {"parameters": tables}).items():
+        for name, text in ({"parameters": tables} | SHARED | {"name": estimator.__name__}).items():
             doc = doc.replace(f"{{{name}}}", text.strip())
         estimator.__doc__ = doc
         return estimator
