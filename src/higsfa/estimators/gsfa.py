@@ -13,7 +13,7 @@ from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.graph.labels import as_labels, find_classes, label_names, pick_label
 from higsfa.core.sums.plan import make_plan
 from higsfa.estimators.node import NodeEstimator
-from higsfa.estimators.parameters import NODE, assign, documented
+from higsfa.estimators.parameters import LABELS, NODE, assign, documented, fit_documented
 from higsfa.estimators.sfa import _expands_exactly
 from higsfa.estimators.validation import check_data, check_left_out, unchanged_on_error
 from higsfa.graphs import AutoGraph, ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
@@ -58,24 +58,11 @@ class LabelledEstimator(NodeEstimator):
         assign(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @fit_documented(LABELS)
     def fit(self, X: Any, y: Any = None, *, graph: Any = None, sample_weight: Any = None, groups: Any = None) -> Any:
         """Fit on labelled samples, or on samples with a graph.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_labels), DataFrame or dict of arrays, optional
-            Labels. Missing values take a sample out of the graph of that label only.
-        graph : recipe, TrainingGraph or str, optional
-            Used instead of the parameter `graph`.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weight w counts a sample w times.
-        groups : array-like of shape (n_samples,), optional
-            The recording of each sample, for graphs in time order.
-
-        Returns
-        -------
-        self
+        {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
@@ -103,18 +90,11 @@ class LabelledEstimator(NodeEstimator):
 
     @available_if(_counts_exactly)
     @_fit_context(prefer_skip_nested_validation=True)
+    @fit_documented(LABELS)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Continue fitting with more labelled samples, in any order; the result is that of `fit` on all of them.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : labels, as in `fit`
-        sample_weight : array-like of shape (n_samples,), optional
-
-        Returns
-        -------
-        self
+        {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             source = check_data(self, X, reset=not hasattr(self, "n_features_in_"))

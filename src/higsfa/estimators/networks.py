@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval
 from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.estimators.network import Network
-from higsfa.estimators.parameters import NETWORK, assign, documented
+from higsfa.estimators.parameters import LABELS, NETWORK, NO_LABELS, assign, documented, fit_documented
 from higsfa.graphs import GraphRecipe, as_recipe
 
 
@@ -35,6 +35,7 @@ class _LabelledNetwork(Network):
         assign(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @fit_documented(LABELS)
     def fit(
         self,
         X: Any,
@@ -47,24 +48,7 @@ class _LabelledNetwork(Network):
     ) -> Any:
         """Train layer by layer.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, *input_shape) or (n_samples, n_features), or a source, zarr or dask array
-        y : array-like, DataFrame or dict of arrays
-            Labels; missing values take a sample out of the graph of that label only.
-        graph : recipe, TrainingGraph or str, optional
-            Used instead of the parameter `graph`.
-        sample_weight : array-like of shape (n_samples,), optional
-            Weight w counts a sample w times.
-        groups : array-like of shape (n_samples,), optional
-            The recording of each sample, for graphs in time order.
-        checkpoint : path, optional
-            Folder for finished layers. An interrupted fit of the same data, labels and settings continues from there,
-            to the same bits.
-
-        Returns
-        -------
-        self
+        {parameters}
         """
 
         def make(n: int) -> TrainingGraph:
@@ -98,23 +82,11 @@ class _SequenceNetwork(Network):
         assign(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @fit_documented(NO_LABELS)
     def fit(self, X: Any, y: Any = None, groups: Any = None, *, checkpoint: Any = None) -> Any:
-        """Train layer by layer on one or several recordings.
+        """Train layer by layer on one or several recordings, with samples in time order.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, *input_shape) or (n_samples, n_features), or a source, zarr or dask array
-            Samples in time order.
-        y : ignored
-        groups : array-like of shape (n_samples,), optional
-            The recording of each sample.
-        checkpoint : path, optional
-            Folder for finished layers. An interrupted fit of the same data and settings continues from there, to the
-            same bits.
-
-        Returns
-        -------
-        self
+        {parameters}
         """
         return self._fit(X, lambda n: build.sequence(build.recording_lengths(groups, n), self.lag), checkpoint)
 

@@ -1,4 +1,4 @@
-"""Parameters of the estimators: how `__init__` assigns them, and the texts that describe them in several docstrings."""
+"""Parameters of the estimators and of `fit`: how they are assigned, and the texts that several docstrings share."""
 
 from __future__ import annotations
 
@@ -60,7 +60,26 @@ engine : {"threads", "dask"}, default="threads"
 verbose : int, default=0
     1 shows a progress bar.
 """
+LABELS = """
+y : array-like of shape (n_samples,) or (n_samples, n_labels), DataFrame or dict of arrays, optional
+    Labels. Missing values take a sample out of the graph of that label only."""
+NO_LABELS = "\ny : ignored"
+FIT = """
+X : array-like of shape (n_samples, n_features), source, zarr or dask array
+    Samples; for networks also of shape (n_samples, *input_shape).
+graph : recipe, TrainingGraph or str, optional
+    Used instead of the parameter `graph`.
+sample_weight : array-like of shape (n_samples,), optional
+    Weight w counts a sample w times.
+groups : array-like of shape (n_samples,), optional
+    The recording of each sample, for graphs in time order. No transition is made from one recording to the next.
+checkpoint : path, optional
+    Folder for finished layers. An interrupted fit of the same data, labels and settings continues from there, to the
+    same bits.
+"""
 NODE = r"""
+Attributes
+----------
 delta_values_ : array
     Delta values, slowest first.
 n_slow_ : int
@@ -77,6 +96,8 @@ n_features_in_ : int
     Number of inputs.
 """
 NETWORK = r"""
+Attributes
+----------
 layers_ : list
     The trained layers: `delta_values`, `n_slow` and `rank` of every node, and the nodes themselves.
 n_components_ : int
@@ -123,7 +144,7 @@ Examples
 (3, 3)
 """,
 }
-E = TypeVar("E", bound=type)
+T = TypeVar("T", bound=Any)
 
 
 def assign(estimator: BaseEstimator, given: dict[str, Any]) -> None:
@@ -132,17 +153,23 @@ def assign(estimator: BaseEstimator, given: dict[str, Any]) -> None:
         setattr(estimator, name, given[name])
 
 
-def documented(attributes: str) -> Callable[[E], E]:
-    """Fill in the docstring of an estimator: {parameters}, in the order of its signature, and the texts of SHARED."""
-    described = {entry.split(" :")[0]: entry for entry in re.split(r"\n(?=\w)", PARAMETERS.strip())}
+def _fill(thing: T, described: str, end: str) -> T:
+    """Fill in a docstring: {parameters}, in the order of the signature, and the texts of SHARED."""
+    texts = {entry.split(" :")[0]: entry for entry in re.split(r"\n(?=\w)", described.strip())}
+    own = "\n".join(texts[name] for name in inspect.signature(thing).parameters if name != "self")
+    doc = inspect.cleandoc(thing.__doc__ or "")
+    shared = {"parameters": f"Parameters\n----------\n{own}\n\n{end.strip()}", **SHARED, "name": thing.__name__}
+    for name, text in shared.items():
+        doc = doc.replace(f"{{{name}}}", text.strip())
+    thing.__doc__ = doc
+    return thing
 
-    def fill(estimator: E) -> E:
-        own = "\n".join(described[name] for name in inspect.signature(estimator).parameters)
-        tables = f"Parameters\n----------\n{own}\n\nAttributes\n----------\n{attributes.strip()}"
-        doc = inspect.cleandoc(estimator.__doc__ or "")
-        for name, text in ({"parameters": tables} | SHARED | {"name": estimator.__name__}).items():
-            doc = doc.replace(f"{{{name}}}", text.strip())
-        estimator.__doc__ = doc
-        return estimator
 
-    return fill
+def documented(attributes: str) -> Callable[[T], T]:
+    """Class decorator: fill in the docstring of an estimator."""
+    return lambda estimator: _fill(estimator, PARAMETERS, attributes)
+
+
+def fit_documented(y: str) -> Callable[[T], T]:
+    """Decorator of `fit` and `partial_fit`, given what to say about y: fill in the docstring."""
+    return lambda method: _fill(method, FIT.rstrip() + y, "Returns\n-------\nself")

@@ -17,7 +17,7 @@ from higsfa.core.graph import build
 from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators.node import NodeEstimator
-from higsfa.estimators.parameters import NODE, assign, documented
+from higsfa.estimators.parameters import NO_LABELS, NODE, assign, documented, fit_documented
 from higsfa.estimators.validation import check_data, unchanged_on_error
 from higsfa.graphs import SequenceGraph
 from higsfa.training.gather import ArrayReader
@@ -54,20 +54,11 @@ class SequenceEstimator(NodeEstimator):
         assign(self, locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
+    @fit_documented(NO_LABELS)
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
-        """Fit on one or several recordings.
+        """Fit on one or several recordings, with samples in time order.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples in time order.
-        y : ignored
-        groups : array-like of shape (n_samples,), optional
-            The recording of each sample. No transition is made from one recording to the next.
-
-        Returns
-        -------
-        self
+        {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
@@ -80,22 +71,14 @@ class SequenceEstimator(NodeEstimator):
 
     @available_if(_expands_exactly)
     @_fit_context(prefer_skip_nested_validation=True)
+    @fit_documented(NO_LABELS)
     def partial_fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
         """Continue fitting with the next samples; the result is that of `fit` on all of them.
 
         A recording may continue from one call to the next. Without `groups`, all calls are one recording; with
         `groups`, the first rows continue the last recording if they have its name. `fit` ends a recording.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : ignored
-        groups : array-like of shape (n_samples,), optional
-            The recording of each sample.
-
-        Returns
-        -------
-        self
+        {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             first = not hasattr(self, "n_features_in_")

@@ -33,19 +33,11 @@ RECIPES: dict[str, Any] = {
     cls.__name__: cls
     for cls in (AutoGraph, ClusteredGraph, EdgeGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph)
 }
-LEFT_OUT = ("regressor",)
-"""Parameters that have no place in a file."""
-MAX_DEPTH = 8
-"""Sums of recipes within sums."""
-MAX_EXPANSION, MAX_TERM = 4096, 128
-"""Characters of an expansion, and of one of its terms."""
-MAX_PATH = 4096
-"""Characters of any other text, such as a path."""
+LEFT_OUT = ("regressor",)  # parameters that are not saved
+MAX_DEPTH = 8  # of sums of recipes within sums
+MAX_EXPANSION, MAX_TERM = 4096, 128  # characters
+MAX_PATH = 4096  # characters of any other text, such as a path
 MAX_CANDIDATES = 2**16
-"""Numbers of features to try."""
-
-
-# ---------------------------------------------------------------------- types
 
 
 def _dictionary(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -67,7 +59,7 @@ class ExpansionRecord(Record):
     text: str
 
 
-# These have a form of their own, and further checks.
+# Parameters with a form of their own, and further checks.
 SPECIAL: dict[str, Any] = {
     "expansion": str | ExpansionRecord,
     "graph": Any,
@@ -76,7 +68,7 @@ SPECIAL: dict[str, Any] = {
     "center": bool,
     "candidates": Annotated[list[int], Field(max_length=MAX_CANDIDATES, fail_fast=True)] | None,
 }
-# These are checked here, because scikit-learn does not check recipes, nor what is in a dictionary.
+# Parameters that scikit-learn does not check: those of recipes, and what is in a dictionary.
 TYPES: dict[str, Any] = {
     "label": LabelName | bool | None,
     "n_groups": int | None,
@@ -107,11 +99,8 @@ class EdgesRecord(Record):
     node_weights: bool
 
 
-# ---------------------------------------------------------------------- parameters
-
-
 def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[str, Any]:
-    """All constructor parameters as JSON values; what is large goes to the arrays."""
+    """All constructor parameters as JSON values; large ones go to the arrays."""
     packed: dict[str, Any] = {}
     for name, value in estimator.get_params(deep=False).items():
         if name == "expansion":
@@ -131,7 +120,7 @@ def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[s
 
 
 def unpack_params(cls: type, record: Any, tensors: Tensors, prefix: str) -> Any:
-    """An object of a known class, with parameters that it accepts."""
+    """An object of a known class with valid parameters."""
     what = f"parameters of {cls.__name__}"
     params = dict(_record(cls).read(record, what))
     if "expansion" in params:
@@ -151,7 +140,7 @@ def unpack_params(cls: type, record: Any, tensors: Tensors, prefix: str) -> Any:
 
 
 def pack_common(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
-    """Parameters, and names of the input features: one text with zeros between them."""
+    """Parameters, and names of the input features: one text, separated by zeros."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
         if any("\0" in name for name in names):
@@ -171,8 +160,8 @@ def unpack_common(cls: type, record: Any, n_features: int, tensors: Tensors, pre
 
 def _unpack_names(tensors: Tensors, name: str, n_features: int) -> NDArray[Any]:
     raw = tensors.take(name, "U8", (None,))
-    wide = bool(np.any(raw > 127))  # such a text takes four bytes a character in memory, twice for a moment
-    tensors.spend((8 if wide else 2) * len(raw))
+    # Twice the text for a moment; beyond ASCII, a character takes four bytes in memory.
+    tensors.spend((8 if np.any(raw > 127) else 2) * len(raw))
     with refusing(name):
         written = str(raw.data, "utf-8", "surrogatepass")
     if written.count("\0") != n_features - 1:
@@ -181,11 +170,8 @@ def _unpack_names(tensors: Tensors, name: str, n_features: int) -> NDArray[Any]:
     return np.array(written.split("\0"), dtype=object)
 
 
-# ---------------------------------------------------------------------- expansions
-
-
 def expansion_text(expansion: Expansion) -> str:
-    """The text form, which must say everything."""
+    """The text form, from which the same expansion can be read."""
     written = str(expansion)
     try:
         complete = parse_expansion(written) == expansion
@@ -197,7 +183,7 @@ def expansion_text(expansion: Expansion) -> str:
 
 
 def read_expansion(written: str) -> Expansion:
-    """An expansion from its text, within limits for which the parser is quick."""
+    """An expansion from its text, whose length is limited, so that the parser is quick."""
     with refusing("expansion"):
         if max(map(len, short(written, MAX_EXPANSION).split("|"))) > MAX_TERM:
             refuse(f"expansion: a term has more than {MAX_TERM} characters")
@@ -274,11 +260,8 @@ def _unpack_edges(tensors: Tensors, prefix: str, sparse: bool) -> Any:
     return sp.csr_array((weights, indices, indptr), shape=(n, n))
 
 
-# ---------------------------------------------------------------------- plain values
-
-
 def _pack_value(value: Any, name: str, owner: str) -> Any:
-    """A value that JSON can hold; of a dictionary by label, the pairs."""
+    """A value that JSON can hold; pairs for a dictionary by label."""
     if isinstance(value, dict):
         return [[pack_label_name(label), _pack_value(own, name, f"label {label!r}")] for label, own in value.items()]
     value = plain(value, f"{name} of {owner}")
@@ -294,7 +277,7 @@ def pack_label_name(name: Any) -> Any:
 
 
 def _pack_array(value: Any, arrays: Arrays, name: str) -> bool:
-    """One-dimensional array-like or None; tells whether there is one."""
+    """Put a one-dimensional array-like, or None, into the arrays, and return whether there is one."""
     if value is not None:
         arrays[name] = np.array(value, dtype=np.float64)
     return value is not None
