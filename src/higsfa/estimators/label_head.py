@@ -259,7 +259,7 @@ class LabelHead(BaseEstimator):
                 scores = _cross_validate(task, trainer, _check_candidates(self.candidates, task.Y.shape[1]), cv)
                 self.cv_results_[name] = scores
                 k = max(scores, key=lambda number: (scores[number], -number))
-            self.models_[name] = trainer(task.first_features(k))(k)
+            self.models_[name] = trainer(replace(task, Y=task.Y[:, :k]))(k)
         self.n_used_features_[name] = k
         self.is_numeric_[name] = is_numeric
         self.classes_[name] = task.classes.values
@@ -286,9 +286,6 @@ class _Task:
     classes: LabelClasses
     groups: NDArray[Any] | None
     known: NDArray[np.bool_]
-
-    def first_features(self, k: int) -> _Task:
-        return replace(self, Y=self.Y[:, :k])
 
     def restricted(self, rows: NDArray[np.intp]) -> _Task:
         arrays = {"Y": self.Y[rows], "target": self.target[rows], "w": self.w[rows]}
@@ -332,7 +329,7 @@ def _cross_validate(
     task: _Task, trainer: Callable[[_Task], Callable[[int], Any]], candidates: list[int], cv: Any
 ) -> dict[int, float]:
     """Score of each number of features: minus the mean squared error, or the classification rate."""
-    task = task.first_features(candidates[-1])
+    task = replace(task, Y=task.Y[:, : candidates[-1]])
     classes, is_numeric = task.classes.values, task.classes.is_numeric
     errors, total = np.zeros(len(candidates)), 0.0
     for train, test in _folds(cv, task):
@@ -374,15 +371,11 @@ def _per_label(value: Any, name: Any, default: Any) -> Any:
 
 def _check_n_features(k: Any, task: _Task) -> Any:
     available = task.Y.shape[1]
-    if k is None:
-        return available
-    if isinstance(k, str) and k == "cv":
-        return k
+    if k is None or (isinstance(k, str) and k == "cv"):
+        return k or available
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= available:
-        raise ValueError(
-            f"n_used_features={k!r} for label {task.name!r}: give a number from 1 to {available}, the features "
-            "in X, or 'cv', or None for all"
-        )
+        wanted = f"a number from 1 to {available}, the features in X, or 'cv', or None for all"
+        raise ValueError(f"n_used_features={k!r} for label {task.name!r}: give {wanted}")
     return int(k)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from math import prod
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
-from higsfa.core.expansion.expansion import Expansion, as_expansion
+from higsfa.core.expansion.expansion import as_expansion
 from higsfa.core.fields import Fields, check_fit
 from higsfa.core.node.solve import NodeOptions
+from higsfa.estimators.node import NodeEstimator
 from higsfa.estimators.parameters import assign
 from higsfa.training.layer import LayerPlan
 
@@ -61,19 +62,14 @@ class Layer(BaseEstimator):
     """
 
     _parameter_constraints: dict[str, Any] = {
+        **{name: NodeEstimator._parameter_constraints[name] for name in ("expansion", "shrinkage")},
+        **NodeEstimator._preserving_constraints,
         "field": [Interval(Integral, 1, None, closed="left"), tuple, list],
         "stride": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "expansion": [str, Expansion, callable, list, tuple],
         "pca": [Interval(Integral, 1, None, closed="left"), None],
-        "n_slow": [Interval(Integral, 0, None, closed="left"), None],
-        "delta_threshold": [Interval(Real, None, None, closed="neither")],
-        "scaling": [StrOptions({"sensitivity", "qr"})],
-        "min_scale": [Interval(Real, 0, 1, closed="left")],
         "shared": ["boolean"],
         "pad": ["boolean"],
-        "shrinkage": [Interval(Real, 0, None, closed="left")],
-        "weighted": ["boolean"],
     }
 
     def __init__(

@@ -81,18 +81,14 @@ class SequenceEstimator(NodeEstimator):
         {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            first = not hasattr(self, "n_features_in_")
-            source = check_data(self, X, reset=first)
+            source = check_data(self, X, reset=not hasattr(self, "n_features_in_"))
             data = self._data(source)
             X = data.read(np.arange(len(source)))
             lengths = build.recording_lengths(groups, len(X))
             ids = [None] * len(lengths) if groups is None else np.asarray(groups)[np.cumsum(lengths) - lengths].tolist()
             known = getattr(self, "statistics_", None)
-            tail = getattr(self, "_tail", X[:0])
-            if len(tail) and ids[0] != self._recording:
-                tail = tail[:0]
+            tail = self._tail if hasattr(self, "_tail") and ids[0] == self._recording else X[:0]
             joined = np.concatenate([tail.astype(X.dtype, copy=False), X]) if len(tail) else X
-            lengths = lengths.copy()
             lengths[0] += len(tail)
             graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
             data = replace(data, read=ArrayReader(joined, data.dtype))

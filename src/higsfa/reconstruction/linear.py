@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from higsfa.estimators.validation import is_lazy, unchanged_on_error
+from higsfa.estimators.validation import batches, is_lazy, unchanged_on_error
 from higsfa.training.sources import Source, as_source
 
 Floats = NDArray[np.float64]
@@ -38,7 +38,8 @@ class PairSums:
     xx: float  # of all pixels together
 
     @classmethod
-    def of(cls, Y: Floats, X: Floats) -> PairSums:
+    def of(cls, Y: NDArray[Any], X: NDArray[Any]) -> PairSums:
+        Y, X = Y.astype(np.float64), X.astype(np.float64)
         mean_y, mean_x = Y.mean(axis=0), X.mean(axis=0)
         Y, X = Y - mean_y, X - mean_x
         return cls(len(Y), mean_y, mean_x, Y.T @ Y, Y.T @ X, float(np.vdot(X, X)))
@@ -231,15 +232,9 @@ def pairs(Y: Any, images: Any) -> tuple[Source, Source]:
 def _gather(Y: Any, images: Any) -> PairSums:
     """Sums over all samples, read block by block."""
     features, pictures = pairs(Y, images)
-    n_values = int(np.prod(pictures.shape))
-    step = max(1, BLOCK_VALUES // max(1, n_values))
-
-    def part(start: int) -> PairSums:
-        rows = np.arange(start, min(start + step, len(pictures)))
-        X = pictures.take(rows).reshape(len(rows), n_values).astype(np.float64)
-        return PairSums.of(features.take(rows).astype(np.float64), X)
-
-    sums = reduce(add, map(part, range(0, len(pictures), step)))
+    step = max(1, BLOCK_VALUES // max(1, int(np.prod(pictures.shape))))
+    blocks = zip(batches(features, step), batches(pictures, step), strict=True)
+    sums = reduce(add, (PairSums.of(Y, X.reshape(len(X), -1)) for (_, Y), (_, X) in blocks))
     for name, total in (("Y", float(np.trace(sums.yy))), ("images", sums.xx)):
         if not np.isfinite(total):
             raise ValueError(f"{name}: NaN or infinite values; leave those samples out")

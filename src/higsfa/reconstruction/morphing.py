@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 
 DAMPING = 1e-3
 """Fraction of the mean diagonal of J C J^T that is added to it."""
-SHORTEST = 1 / 64
-"""Smallest step that is tried, as a fraction of the full one."""
+STEPS = 0.5 ** np.arange(7)
+"""Steps that are tried, as fractions of the full one."""
 
 
 def morph(
@@ -123,7 +123,7 @@ def _wanted(head: LabelHead, label: dict[str, Any]) -> tuple[Any, list[Any]]:
     known = {str(name): name for name in head.label_names_}
     if len(label) != 1 or next(iter(label)) not in known:
         raise ValueError(f"give one label and its values, such as {next(iter(known))}=[...]; the labels are {[*known]}")
-    text, values = next(iter(label.items()))
+    ((text, values),) = label.items()
     name = known[text]
     targets = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
     if not targets:
@@ -157,9 +157,6 @@ def feature_units(head: LabelHead, name: Any) -> Floats:
     return np.where(np.isfinite(scale), scale, 1.0)
 
 
-# ---------------------------------------------------------------------- Gauss-Newton steps
-
-
 def steer(
     model: Differentiable,
     x: Floats,
@@ -189,19 +186,12 @@ def steer(
         A = J @ CJ.T
         A[np.diag_indices(k)] += DAMPING * np.trace(A) / k
         direction = np.linalg.lstsq(A, gap, rcond=None)[0] @ CJ
-        found = _halved(x, direction, gap, missing, bounds)
-        if found is None:
-            break
-        x, gap = found
+        for step in STEPS:
+            trial = clipped(x + step * direction, bounds)
+            left = missing(trial)
+            if left @ left < gap @ gap:
+                x, gap = trial, left
+                break
+        else:
+            return x
     return x
-
-
-def _halved(x: Floats, direction: Floats, gap: Floats, missing: Any, bounds: Any) -> tuple[Floats, Floats] | None:
-    step = 1.0
-    while step >= SHORTEST:
-        trial = clipped(x + step * direction, bounds)
-        left = missing(trial)
-        if left @ left < gap @ gap:
-            return trial, left
-        step /= 2
-    return None
