@@ -1,4 +1,4 @@
-"""How a network is shown: tables of its architecture as text and HTML, and a progress bar while it trains."""
+"""What a network shows of itself: tables of its architecture as text and HTML, and a progress bar while it trains."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def progress(verbose: int, plans: list[LayerPlan]) -> Iterator[OnLayer]:
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    work = [float(plan.fields.n_nodes) * plan.frontend_size**2 for plan in plans]
+    work = [_cost(plan) for plan in plans]
     columns = (
         TextColumn("[bold]{task.description}"),
         BarColumn(),
@@ -57,9 +57,11 @@ def progress(verbose: int, plans: list[LayerPlan]) -> Iterator[OnLayer]:
         whole = bar.add_task("network", total=sum(work))
 
         def on_layer(layer: int, steps: int) -> Callable[[int], None]:
-            shape = "x".join(map(str, plans[layer].fields.shape))
-            title = f"layer {layer + 1} of {len(plans)} ({shape} nodes)"
-            bar.update(whole, description=title, completed=sum(work[:layer]))
+            plan = plans[layer]
+            shape = "x".join(map(str, plan.fields.shape))
+            bar.update(
+                whole, description=f"layer {layer + 1} of {len(plans)} ({shape} nodes)", completed=sum(work[:layer])
+            )
             share = work[layer] / max(1, steps)
 
             def on_node(done: int) -> None:
@@ -70,3 +72,7 @@ def progress(verbose: int, plans: list[LayerPlan]) -> Iterator[OnLayer]:
 
         yield on_layer
         bar.update(whole, completed=sum(work), description=f"{len(plans)} layers")
+
+
+def _cost(plan: LayerPlan) -> float:
+    return float(plan.fields.n_nodes) * plan.frontend_size**2

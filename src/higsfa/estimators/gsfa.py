@@ -18,13 +18,7 @@ from higsfa.estimators.sfa import _expands_exactly
 from higsfa.estimators.validation import check_data, check_left_out, unchanged_on_error
 from higsfa.graphs import AutoGraph, ClusteredGraph, GraphRecipe, TrainingGraph, as_recipe, check_weights
 from higsfa.training.sources import Source
-from higsfa.training.statistics import (
-    MAX_CLASS_CHANNELS,
-    ClassStatistics,
-    GraphStatistics,
-    Origin,
-    gather_classes,
-)
+from higsfa.training.statistics import MAX_CLASS_CHANNELS, ClassStatistics, GraphStatistics, Origin, gather_classes
 
 BUILT_BEFOREHAND = Origin.of("TrainingGraph")
 """Of a graph that was passed to `fit`, built already."""

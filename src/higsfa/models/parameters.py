@@ -13,25 +13,15 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, Strict, create_model
 from sklearn.base import BaseEstimator
 
+from higsfa import graphs
 from higsfa.core.expansion.expansion import Expansion, as_expansion, parse_expansion
 from higsfa.estimators import Layer
-from higsfa.graphs import (
-    AutoGraph,
-    ClusteredGraph,
-    EdgeGraph,
-    GraphSum,
-    MixedGraph,
-    SequenceGraph,
-    SerialGraph,
-    WindowGraph,
-    as_recipe,
-)
 from higsfa.io.container import MAX_LIST, Arrays, Few, Record, Tensors, Text, refuse, refusing, short
 from higsfa.io.nodes import MAX_VALUES
 
+_LABELLED = (graphs.AutoGraph, graphs.ClusteredGraph, graphs.SerialGraph, graphs.MixedGraph, graphs.WindowGraph)
 RECIPES: dict[str, Any] = {
-    cls.__name__: cls
-    for cls in (AutoGraph, ClusteredGraph, EdgeGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph)
+    recipe.__name__: recipe for recipe in (*_LABELLED, graphs.SequenceGraph, graphs.EdgeGraph, graphs.GraphSum)
 }
 LEFT_OUT = ("regressor",)  # parameters that are not saved
 MAX_DEPTH = 8  # of sums of recipes within sums
@@ -125,7 +115,7 @@ def unpack_params(cls: type, record: Any, tensors: Tensors, prefix: str) -> Any:
     params = dict(_record(cls).read(record, what))
     if "expansion" in params:
         given = params["expansion"]
-        expansion = read_expansion(given if isinstance(given, str) else given.text)
+        expansion = read_expansion(getattr(given, "text", given))
         params["expansion"] = given if isinstance(given, str) else expansion
     if "graph" in params:
         params["graph"] = _unpack_graph(params["graph"], tensors, f"{prefix}graph.")
@@ -200,9 +190,9 @@ def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> di
     if depth > MAX_DEPTH:
         raise ValueError(f"sums of recipes within sums cannot be saved beyond a depth of {MAX_DEPTH}")
     if name == "GraphSum":
-        graphs = [_pack_recipe(part, arrays, f"{prefix}{k}.", depth + 1) for k, part in enumerate(recipe.graphs)]
+        parts = [_pack_recipe(part, arrays, f"{prefix}{k}.", depth + 1) for k, part in enumerate(recipe.graphs)]
         weights = None if recipe.weights is None else [float(weight) for weight in recipe.weights]
-        return {"recipe": name, "graphs": graphs, "weights": plain(weights, "weights of GraphSum")}
+        return {"recipe": name, "graphs": parts, "weights": plain(weights, "weights of GraphSum")}
     if name == "EdgeGraph":
         if sp.issparse(recipe.edges):
             edges = sp.csr_array(recipe.edges, dtype=np.float64, copy=True)
@@ -216,15 +206,15 @@ def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> di
             arrays[f"{prefix}edges"] = np.asarray(recipe.edges, dtype=np.float64)
         node_weights = _pack_array(recipe.node_weights, arrays, f"{prefix}node_weights")
         return {"recipe": name, "sparse": sp.issparse(recipe.edges), "node_weights": node_weights}
-    params = recipe.get_params(deep=False)
-    return {"recipe": name} | {key: _pack_value(value, key, name) for key, value in params.items()}
+    params = recipe.get_params(deep=False).items()
+    return {"recipe": name, **{key: _pack_value(value, key, name) for key, value in params}}
 
 
 def _unpack_graph(value: Any, tensors: Tensors, prefix: str, depth: int = 0) -> Any:
     """A recipe; at the top also the name of one."""
     if isinstance(value, str) and depth == 0:
         with refusing("graph"):
-            as_recipe(short(value, 100))
+            graphs.as_recipe(short(value, 100))
         return value
     if depth > MAX_DEPTH:
         refuse("graph: sums within sums are nested too deeply")
@@ -235,7 +225,7 @@ def _unpack_graph(value: Any, tensors: Tensors, prefix: str, depth: int = 0) -> 
     if name == "EdgeGraph":
         given = EdgesRecord.read(rest, "graph")
         edges = _unpack_edges(tensors, prefix, given.sparse)
-        return EdgeGraph(edges, _unpack_array(given.node_weights, tensors, f"{prefix}node_weights"))
+        return graphs.EdgeGraph(edges, _unpack_array(given.node_weights, tensors, f"{prefix}node_weights"))
     params = dict(_record(RECIPES[name]).read(rest, f"graph {name}"))
     if name == "GraphSum":
         parts = enumerate(params["graphs"])
@@ -297,8 +287,6 @@ def plain(value: Any, what: str) -> Any:
         return [plain(entry, what) for entry in value]
     if isinstance(value, float) and not isfinite(value):
         raise ValueError(f"{what} is {value}, which cannot be saved")
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return str(value) if isinstance(value, str) else value  # of a subclass of str, too
     raise TypeError(f"{what} is a {type(value).__name__}, which cannot be saved")

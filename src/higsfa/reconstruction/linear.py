@@ -203,7 +203,7 @@ class LinearReconstruction(BaseEstimator):
 
 
 def samples(X: Any, name: str) -> Source:
-    """The user's samples as a source; there must be some."""
+    """Samples that the user gave, as a source; none at all is a ValueError."""
     source = as_source(X if is_lazy(X) else np.asarray(X))
     if len(source) == 0:
         raise ValueError(f"{name}: there are no samples")
