@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from sklearn.base import clone
 
 from higsfa import GSFA, IGSFA, ISFA, SFA, sources
 from higsfa.estimators import validation as _validation
@@ -338,3 +339,13 @@ def test_isfa_and_igsfa_differ_from_sfa_and_gsfa_by_what_they_keep():
         ISFA(3, n_slow=2).fit(X).transform(X)[:, :2] / ISFA(3, n_slow=2).fit(X).transform(X)[:, :2].std(axis=0),
         SFA(2).fit(X).transform(X) / SFA(2).fit(X).transform(X).std(axis=0),
     )
+
+
+def test_a_subclass_may_have_parameters_of_its_own():
+    class Named(IGSFA):
+        def __init__(self, n_components=None, *, name="mine"):
+            super().__init__(n_components, n_slow=1)
+            self.name = name
+
+    node = clone(Named(3, name="other"))
+    assert (node.get_params(), node.n_slow, node.graph) == ({"n_components": 3, "name": "other"}, 1, "auto")

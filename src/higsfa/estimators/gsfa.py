@@ -49,7 +49,7 @@ class LabelledEstimator(NodeEstimator):
         clip_range: bool = True,
         center: Any = None,
     ) -> None:
-        assign(self, locals())
+        assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(LABELS)
@@ -202,4 +202,4 @@ class IGSFA(LabelledEstimator):
         clip_range: bool = True,
         center: Any = None,
     ) -> None:
-        assign(self, locals())
+        assign(locals())

@@ -126,7 +126,7 @@ class LabelHead(BaseEstimator):
         cv: Any = 5,
         candidates: Any = None,
     ) -> None:
-        assign(self, locals())
+        assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> LabelHead:
@@ -219,8 +219,8 @@ class LabelHead(BaseEstimator):
             return model.posterior(X)
         if not hasattr(model, "predict_proba"):
             raise ValueError(
-                f"label={label!r}: {type(model).__name__} has no predict_proba; "
-                "leave regressor out for this label to have Gaussians, or give one that has it"
+                f"label={label!r}: {type(model).__name__} has no predict_proba; give a regressor that has it, or none "
+                "for this label, to use Gaussians"
             )
         out = np.zeros((len(X), len(self.classes_[label])))
         out[:, np.asarray(model.classes_, dtype=np.intp)] = model.predict_proba(X)
@@ -358,7 +358,7 @@ def _folds(cv: Any, task: _Task) -> Iterable[tuple[Any, Any]]:
         if n_folds < 2:
             what = "samples" if task.groups is None else "groups"
             raise ValueError(
-                f"n_used_features='cv' for label {task.name!r} with cv={cv}: needs two folds or more, and has "
+                f"n_used_features='cv' for label {task.name!r} with cv={cv}: needs at least two folds, but "
                 f"n_{what}={n} with that label; give a number of features instead"
             )
         cv = KFold(n_folds, shuffle=True, random_state=0) if task.groups is None else GroupKFold(n_folds)
@@ -399,7 +399,7 @@ def _check_regressor(model: Any, task: _Task, weighted: bool) -> Any:
         kind, needed = ("numeric", "a regressor") if is_numeric else ("categorical", "a classifier")
         raise ValueError(
             f"regressor: label {task.name!r} is {kind} and needs {needed}, got {type(model).__name__}; "
-            "give a dict by label, and leave out those that keep the Gaussians"
+            "give a dict by label, without the labels that keep the Gaussians"
         )
     if weighted and not has_fit_parameter(model, "sample_weight"):
         raise ValueError(f"sample_weight: {type(model).__name__}, the regressor of label {task.name!r}, takes none")

@@ -89,7 +89,7 @@ class Layer(BaseEstimator):
         shrinkage: float = 0.0,
         weighted: bool = False,
     ) -> None:
-        assign(self, locals())
+        assign(locals())
 
     @property
     def n_dimensions(self) -> int:

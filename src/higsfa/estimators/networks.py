@@ -32,7 +32,7 @@ class _LabelledNetwork(Network):
         clip_range: bool = True,
         verbose: int = 0,
     ) -> None:
-        assign(self, locals())
+        assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(LABELS)
@@ -79,7 +79,7 @@ class _SequenceNetwork(Network):
         clip_range: bool = True,
         verbose: int = 0,
     ) -> None:
-        assign(self, locals())
+        assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(NO_LABELS)

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sklearn.base import BaseEstimator
-
 PARAMETERS = r"""
 n_components : int, optional
     Number of features; all of them by default.
@@ -147,10 +145,11 @@ Examples
 T = TypeVar("T", bound=Any)
 
 
-def assign(estimator: BaseEstimator, given: dict[str, Any]) -> None:
-    """Set the parameters of an estimator, given the `locals()` of its `__init__`."""
-    for name in estimator._get_param_names():
-        setattr(estimator, name, given[name])
+def assign(given: dict[str, Any]) -> None:
+    """Set the parameters of an estimator: called by its `__init__` with `locals()`, before anything else is there."""
+    for name, value in given.items():
+        if name != "self":
+            setattr(given["self"], name, value)
 
 
 def _fill(thing: T, described: str, end: str) -> T:

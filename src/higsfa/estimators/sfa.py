@@ -51,7 +51,7 @@ class SequenceEstimator(NodeEstimator):
         clip_range: bool = True,
         center: Any = None,
     ) -> None:
-        assign(self, locals())
+        assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(NO_LABELS)
@@ -184,4 +184,4 @@ class ISFA(SequenceEstimator):
         clip_range: bool = True,
         center: Any = None,
     ) -> None:
-        assign(self, locals())
+        assign(locals())

@@ -53,7 +53,7 @@ def read_header(file: IO[bytes]) -> Header:
     start = file.read(len(MAGIC) + 2)
     length = int.from_bytes(start[-2:], "little")
     if len(start) != len(MAGIC) + 2 or not start.startswith(MAGIC) or length > MAX_HEADER:
-        raise ValueError("it has no header as np.save writes it")
+        raise ValueError("it has no header as np.save writes one")
     written = file.read(length).decode("latin-1")
     found = HEADER.fullmatch(written)
     if len(written) != length or found is None:
@@ -129,7 +129,7 @@ class Archive:
         with self._open(name) as (file, entry):
             header = read_header(file)
             if header.offset + header.n_bytes != entry.file_size:
-                raise ValueError(f"it takes {entry.file_size:,} bytes, which are not those of its shape {header.shape}")
+                raise ValueError(f"it takes {entry.file_size:,} bytes, which do not match its shape {header.shape}")
             flat = np.empty(prod(header.shape), header.dtype)
             data: NDArray[np.uint8] = flat.view(np.uint8)
             for part in (data[start : start + CHUNK] for start in range(0, len(data), CHUNK)):
@@ -146,7 +146,7 @@ class Archive:
         entry = self._archive.getinfo(f"{name}.npy")
         # Other compressions may need a dictionary of any size.
         if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-            raise ValueError(f"array {name!r} is packed in another way than numpy does it")
+            raise ValueError(f"array {name!r} has a compression that numpy does not write")
         with self._archive.open(entry) as file:
             try:
                 yield file, entry

@@ -164,7 +164,7 @@ def open_tensors(file: BinaryIO, size: int, listing: Any, start: int) -> Tensors
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         first, last = entry.data_offsets
         if last - first != prod(entry.shape) * DTYPES[entry.dtype].itemsize:
-            refuse(f"array {name[:80]}: {last - first:,} bytes are not those of {entry.dtype} of shape {entry.shape}")
+            refuse(f"array {name[:80]}: {last - first:,} bytes do not match {entry.dtype} of shape {entry.shape}")
         if first != position:
             refuse("arrays overlap or leave a gap")
         position = last

@@ -45,8 +45,8 @@ def pack_head(head: LabelHead, arrays: Arrays, prefix: str) -> dict[str, Any]:
         _refuse_regressor(head.regressor)
     if isinstance(head.cv, bool) or not isinstance(head.cv, int | np.integer):
         raise TypeError(
-            f"cv of LabelHead is a {type(head.cv).__name__}, and only a number of folds can be saved; "
-            "it matters to fit alone, so head.set_params(cv=5) before saving is harmless"
+            f"cv of LabelHead is a {type(head.cv).__name__}, but only a number of folds can be saved; "
+            "only fit uses cv, so call head.set_params(cv=5) before saving"
         )
     return {
         **pack_common(head, arrays, prefix),
@@ -89,15 +89,15 @@ def _pack_label(head: LabelHead, name: Any, arrays: Arrays, prefix: str) -> dict
 
 def _refuse_regressor(model: Any, where: str = "") -> None:
     raise TypeError(
-        f"a LabelHead with regressor= {where}({type(model).__name__}) cannot be saved, only one with Gaussians: leave "
-        "regressor out and fit it again, or keep that estimator apart, in a file format of its own"
+        f"a LabelHead with regressor= {where}({type(model).__name__}) cannot be saved, only one with Gaussians: fit it "
+        "without regressor, or save that estimator separately"
     )
 
 
 def _unpack_label(head: LabelHead, record: LabelRecord, tensors: Tensors, prefix: str) -> None:
     name, k = record.name, record.n_features
     if name in head.models_:
-        refuse(f"label {name!r} is there twice")
+        refuse(f"label {name!r} appears twice")
     if k > head.n_features_in_:
         refuse(f"{prefix}n_features is {k}, more than the {head.n_features_in_} of the head")
     head.label_names_.append(name)
@@ -167,4 +167,4 @@ def _class(written: bytes, kind: str, name: str) -> Any:
         value = parse_json(written)
     except ModelFileError:
         refuse(f"{name} holds a text that is not a class: {written[:40]!r}")
-    return value if type(value) in CLASS_TYPES[kind] else refuse(f"{name} holds values of another type than it says")
+    return value if type(value) in CLASS_TYPES[kind] else refuse(f"{name} holds values that are not of its type")

@@ -262,7 +262,7 @@ def _pack_value(value: Any, name: str, owner: str) -> Any:
 
 def pack_label_name(name: Any) -> Any:
     if isinstance(name, bool | np.bool_) or not isinstance(name, str | int | np.integer):
-        raise TypeError(f"label {name!r} cannot be saved: names of labels must be texts or whole numbers")
+        raise TypeError(f"label {name!r} cannot be saved: names of labels must be strings or integers")
     return plain(name, "name of a label")
 
 
