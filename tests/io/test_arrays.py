@@ -148,7 +148,7 @@ def test_characters_that_do_not_exist_are_refused(tmp_path):
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_only_numpys_own_ways_of_packing_are_read(packing, tmp_path):
-    assert "has a compression that numpy does not write" in refusal(archive(tmp_path / "a.npz", packing, x=header_of((10,)) + ZEROS))
+    assert "numpy does not write" in refusal(archive(tmp_path / "a.npz", packing, x=header_of((10,)) + ZEROS))
 
 
 def test_damaged_archives_are_refused(tmp_path):
