@@ -16,16 +16,11 @@ from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]
 
-MAX_CLASSES = 39
-"""Number of classes of a numeric label by default, as in the paper; fewer if they would hold less than 20 samples."""
-RANK_CUT = 1e-10
-"""Directions with a smaller fraction of the largest variance (of standardised features) count as constant."""
-LEAST_POOLED = 1e-8
-"""Least pooled variance in any direction, relative to the total variance there."""
-LEAST_VARIANCE = 1e-6
-"""Least variance of a class in any direction, relative to the pooled variance there."""
-FARTHEST = 1e100
-"""Standardised features are clipped to this, so that their squares, and sums of them, stay finite."""
+MAX_CLASSES = 39  # of a numeric label by default, as in the paper; fewer if they would hold less than 20 samples
+RANK_CUT = 1e-10  # fraction of the largest variance (of standardised features) below which a direction is constant
+LEAST_POOLED = 1e-8  # least pooled variance in any direction, relative to the total variance there
+LEAST_VARIANCE = 1e-6  # least variance of a class in any direction, relative to the pooled variance there
+FARTHEST = 1e100  # standardised features are clipped to it, so that sums of their squares stay finite
 BLOCK_ROWS = 2048
 
 

@@ -20,8 +20,7 @@ from higsfa.graphs import AutoGraph, ClusteredGraph, GraphRecipe, TrainingGraph,
 from higsfa.training.sources import Source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, ClassStatistics, GraphStatistics, Origin, gather_classes
 
-BUILT_BEFOREHAND = Origin.of("TrainingGraph")
-"""Of a graph that was passed to `fit`, built already."""
+BUILT_BEFOREHAND = Origin.of("TrainingGraph")  # a graph that was passed to `fit`
 
 
 def _counts_exactly(self: Any) -> bool:

@@ -17,8 +17,7 @@ from higsfa.estimators.node import NodeEstimator
 from higsfa.estimators.parameters import assign
 from higsfa.training.layer import LayerPlan
 
-BOTTOM = {1: (16, 8), 2: (6, 3), 3: (4, 2)}
-"""Field and stride of the first layer of a designed network, by number of dimensions."""
+BOTTOM = {1: (16, 8), 2: (6, 3), 3: (4, 2)}  # field and stride of the first layer of a pyramid, by dimensions
 
 
 class Layer(BaseEstimator):

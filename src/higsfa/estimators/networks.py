@@ -122,7 +122,7 @@ class HGSFA(_LabelledNetwork):
     _preserve = False
 
 
-@documented(NETWORK)
+@documented(NETWORK, width=2)
 class HiSFA(_SequenceNetwork):
     r"""Hierarchical information-preserving slow feature analysis of time series: a network of iSFA nodes.
 
@@ -132,23 +132,12 @@ class HiSFA(_SequenceNetwork):
 
     {parameters}
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from higsfa import HiSFA, Layer
-    >>> from higsfa.datasets import make_toy
-    >>> X, signals = make_toy(4000)
-    >>> quadratic = "identity | quadratic"
-    >>> net = HiSFA(
-    ...     [Layer(2, n_components=2, expansion=quadratic), Layer(2, n_components=1, n_slow=1, expansion=quadratic)]
-    ... )
-    >>> found = net.fit_transform(X)[:, 0]
-    >>> bool(abs(np.corrcoef(found, signals["s1"])[0, 1]) > 0.99)
+    {toy}
     True
     """
 
 
-@documented(NETWORK)
+@documented(NETWORK, width=1)
 class HSFA(_SequenceNetwork):
     r"""Hierarchical slow feature analysis of time series: a network of SFA nodes.
 
@@ -158,18 +147,7 @@ class HSFA(_SequenceNetwork):
 
     {parameters}
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from higsfa import HSFA, Layer
-    >>> from higsfa.datasets import make_toy
-    >>> X, signals = make_toy(4000)
-    >>> quadratic = "identity | quadratic"
-    >>> net = HSFA(
-    ...     [Layer(2, n_components=1, expansion=quadratic), Layer(2, n_components=1, n_slow=1, expansion=quadratic)]
-    ... )
-    >>> found = net.fit_transform(X)[:, 0]
-    >>> bool(abs(np.corrcoef(found, signals["s1"])[0, 1]) > 0.99)
+    {toy}
     False
     """
 

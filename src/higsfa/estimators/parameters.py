@@ -141,6 +141,18 @@ Examples
 >>> net.layers_[0].shape
 (3, 3)
 """,
+    "toy": """
+Examples
+--------
+>>> import numpy as np
+>>> from higsfa import {name}, Layer
+>>> from higsfa.datasets import make_toy
+>>> X, signals = make_toy(4000)
+>>> options = {"n_slow": 1, "expansion": "identity | quadratic"}
+>>> net = {name}([Layer(2, n_components={width}, **options), Layer(2, n_components=1, **options)])
+>>> found = net.fit_transform(X)[:, 0]
+>>> bool(abs(np.corrcoef(found, signals["s1"])[0, 1]) > 0.99)
+""",
 }
 T = TypeVar("T", bound=Any)
 
@@ -152,23 +164,23 @@ def assign(given: dict[str, Any]) -> None:
             setattr(given["self"], name, value)
 
 
-def _fill(thing: T, described: str, end: str) -> T:
+def _fill(thing: T, described: str, end: str, values: dict[str, Any]) -> T:
     """Fill in a docstring: {parameters}, in the order of the signature, and the texts of SHARED."""
     texts = {entry.split(" :")[0]: entry for entry in re.split(r"\n(?=\w)", described.strip())}
     own = "\n".join(texts[name] for name in inspect.signature(thing).parameters if name != "self")
     doc = inspect.cleandoc(thing.__doc__ or "")
-    shared = {"parameters": f"Parameters\n----------\n{own}\n\n{end.strip()}", **SHARED, "name": thing.__name__}
-    for name, text in shared.items():
-        doc = doc.replace(f"{{{name}}}", text.strip())
+    tables = f"Parameters\n----------\n{own}\n\n{end.strip()}"
+    for name, text in {"parameters": tables, **SHARED, "name": thing.__name__, **values}.items():
+        doc = doc.replace(f"{{{name}}}", str(text).strip())
     thing.__doc__ = doc
     return thing
 
 
-def documented(attributes: str) -> Callable[[T], T]:
-    """Class decorator: fill in the docstring of an estimator."""
-    return lambda estimator: _fill(estimator, PARAMETERS, attributes)
+def documented(attributes: str, **values: Any) -> Callable[[T], T]:
+    """Class decorator: fill in the docstring of an estimator, with values for the texts of SHARED."""
+    return lambda estimator: _fill(estimator, PARAMETERS, attributes, values)
 
 
 def fit_documented(y: str) -> Callable[[T], T]:
     """Decorator of `fit` and `partial_fit`, given what to say about y: fill in the docstring."""
-    return lambda method: _fill(method, FIT.rstrip() + y, "Returns\n-------\nself")
+    return lambda method: _fill(method, FIT.rstrip() + y, "Returns\n-------\nself", {})

@@ -17,8 +17,7 @@ from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.io.container import Arrays, Tensors, refuse, refusing
 
-MAX_VALUES = 2**24
-"""Numbers in a sample, in the expanded input of a node, or in the output of a layer."""
+MAX_VALUES = 2**24  # in a sample, in the expanded input of a node, or in the output of a layer
 STACKED = ("slow", "slow_offset", "rest_inputs", "rest_offset", "output_mean")  # the rows of all nodes
 FLAT = ("rest_slow", "decoder")  # the matrices of all nodes, flattened
 MATRICES = ("slow", "rest_inputs", "rest_slow", "decoder")

@@ -124,10 +124,8 @@ class Frame(Record):
     version: Text
 
 
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""For each older protocol n, the function from its header to that of protocol n + 1."""
-RENAMED = {"memory": "memory_limit", "n_features": "n_used_features"}
-"""Parameters of version 0.1 that have another name in protocol 1."""
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # from headers of protocol n to those of n + 1
+RENAMED = {"memory": "memory_limit", "n_features": "n_used_features"}  # parameters, since version 0.1
 
 
 def _from_version_01(header: dict[str, Any]) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from higsfa.models.parameters import LabelName, Size, pack_common, pack_label_na
 LABEL_BYTES = 4000  # for a label, besides its arrays
 CLASS_BYTES = 200  # for reading a class, besides its text
 MAX_CLASS_TEXT = 1000  # characters of a class in JSON
+# What an array of classes may hold, by the kind of its dtype.
 CLASS_TYPES: dict[str, Any] = {"b": {bool}, "i": {int}, "u": {int}, "f": {float}, "U": {str}}
 CLASS_TYPES["O"] = {str, bool, int, float}
-"""What an array of classes may hold, by the kind of its dtype."""
 CLASS_DTYPE = re.compile(r"b1|[iu][1248]|f[248]|O|U[1-9][0-9]{0,3}")
 GAUSSIANS = ("center", "scale", "projection", "means", "factors", "log_weights")
 

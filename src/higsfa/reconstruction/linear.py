@@ -20,10 +20,8 @@ from higsfa.training.sources import Source, as_source
 
 Floats = NDArray[np.float64]
 
-BLOCK_VALUES = 2**22
-"""Pixels that are read at once."""
-RANK_CUT = 1e-10
-"""Directions with a smaller fraction of the largest variance (of standardised features) count as constant."""
+BLOCK_VALUES = 2**22  # pixels that are read at once
+RANK_CUT = 1e-10  # fraction of the largest variance (of standardised features) below which a direction is constant
 
 
 @dataclass(frozen=True, eq=False)

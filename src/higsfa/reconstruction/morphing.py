@@ -17,10 +17,8 @@ from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]
 
-DAMPING = 1e-3
-"""Fraction of the mean diagonal of J C J^T that is added to it."""
-STEPS = 0.5 ** np.arange(7)
-"""Steps that are tried, as fractions of the full one."""
+DAMPING = 1e-3  # fraction of the mean diagonal of J C J^T that is added to it
+STEPS = 0.5 ** np.arange(7)  # fractions of the full step that are tried
 
 
 def morph(

@@ -21,8 +21,7 @@ from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]
 
-MARGIN = 0.02
-"""How far pixels may lie outside the bounds before they are clipped: standard deviation, as a fraction of the range."""
+MARGIN = 0.02  # standard deviation of pixels beyond the bounds before they are clipped, as a fraction of the range
 
 
 class ImagePrior(BaseEstimator):
