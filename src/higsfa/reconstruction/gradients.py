@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from operator import index
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from higsfa.core.fields import Fields
 from higsfa.core.node.stack import NodeStack, Trace
 from higsfa.estimators.network import Network
 from higsfa.estimators.node import NodeEstimator
@@ -21,23 +23,22 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class _Stage:
-    """A layer: fields (nodes, children) into the layer below, which has `n_below` nodes of `width` outputs."""
+    """A layer: nodes, and their fields in the layer below, whose nodes have `width` outputs."""
 
     stack: NodeStack
-    index: NDArray[np.intp]
-    n_below: int
+    fields: Fields
     width: int
 
     def forward(self, block: Array) -> tuple[Array, Trace]:
-        return self.stack.forward(block[self.index].reshape(len(self.index), -1, block.shape[2]))
+        return self.stack.forward(block[self.fields.index].reshape(self.fields.n_nodes, -1, block.shape[2]))
 
     def backward(self, trace: Trace, G: Array) -> Array:
-        raw = self.stack.backward(trace, G)
-        parts = raw.reshape(*self.index.shape, self.width, raw.shape[2])
-        below = np.zeros((self.n_below, self.width, raw.shape[2]))
+        raw, index = self.stack.backward(trace, G), self.fields.index
+        parts = raw.reshape(*index.shape, self.width, raw.shape[2])
+        below = np.zeros((prod(self.fields.grid), self.width, raw.shape[2]))
         # The k-th children of all fields are different nodes, so no row is added to twice at once.
-        for child in range(self.index.shape[1]):
-            below[self.index[:, child]] += parts[:, child]
+        for k, child in enumerate(index.T):
+            below[child] += parts[:, k]
         return below
 
 
@@ -52,23 +53,21 @@ class Differentiable:
         if isinstance(model, Network):
             check_is_fitted(model, "_trained")
             self.input_shape = tuple(model.input_shape_)
-            plans = [layer.plan for layer in model._trained]
-            stacks = [NodeStack.of(layer.nodes, layer.plan.n_components) for layer in model._trained]
             self._stages = [
-                _Stage(stack, plan.fields.index, int(np.prod(plan.fields.grid)), plan.width)
-                for stack, plan in zip(stacks, plans, strict=True)
+                _Stage(NodeStack.of(layer.nodes, layer.plan.n_components), layer.plan.fields, layer.plan.width)
+                for layer in model._trained
             ]
         elif isinstance(model, NodeEstimator):
             check_is_fitted(model, "_node")
             self.input_shape = (model.n_features_in_,)
             stack = NodeStack.of([model._node], model.n_components_)
-            self._stages = [_Stage(stack, np.zeros((1, 1), np.intp), 1, model.n_features_in_)]
+            self._stages = [_Stage(stack, Fields((1,), (1,), (1,), False), model.n_features_in_)]
         else:
             raise TypeError(
                 f"gradients go through the networks and nodes of this library, not through {type(model).__name__}"
             )
         self.n_features = int(model.n_components_)
-        self.n_inputs = int(np.prod(self.input_shape))
+        self.n_inputs = prod(self.input_shape)
 
     def features(self, X: Array) -> Array:
         """Features (n, k) of flat inputs (n, P)."""
@@ -89,8 +88,8 @@ class Differentiable:
         return Y, block.reshape(self.n_inputs, len(G)).T
 
     def _forward(self, X: Array) -> tuple[Array, list[Trace]]:
-        first, traces = self._stages[0], []
-        block = np.ascontiguousarray(np.asarray(X, np.float64).T).reshape(first.n_below, first.width, len(X))
+        width, traces = self._stages[0].width, []
+        block = np.ascontiguousarray(np.asarray(X, np.float64).T).reshape(self.n_inputs // width, width, len(X))
         with np.errstate(all="ignore"):
             for stage in self._stages:
                 block, trace = stage.forward(block)
