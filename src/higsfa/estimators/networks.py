@@ -61,10 +61,7 @@ class _LabelledNetwork(Network):
 
 
 class _SequenceNetwork(Network):
-    _parameter_constraints = {
-        **Network._parameter_constraints,
-        "lag": [Interval(Integral, 1, None, closed="left")],
-    }
+    _parameter_constraints = {**Network._parameter_constraints, "lag": [Interval(Integral, 1, None, closed="left")]}
 
     def __init__(
         self,
