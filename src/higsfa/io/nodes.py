@@ -122,6 +122,7 @@ class StoredNodes(Sequence[Node]):
             self._made[p] = self._make(p)
         return self._made[p]
 
+    @np.errstate(all="ignore")  # a damaged file may hold numbers whose products overflow
     def _make(self, p: int) -> Node:
         arrays, n_inputs = self._arrays, self._shape.n_inputs
         J, D, rank, n_deltas, layout = arrays["nodes"][p].tolist()

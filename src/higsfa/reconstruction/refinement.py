@@ -222,7 +222,7 @@ def refine(
         raise ValueError(f"prior is for {prior.n_features_in_} pixels, but the network sees {model.n_inputs}")
     guess = net if start is None else start
     if guess is net or isinstance(guess, LinearReconstruction):
-        guess = decode(guess, Y)
+        guess = np.concatenate([decode(guess, y[None]) for y in Y])  # one by one, as rounding depends on the batch
     X = clipped(_flat(guess, "start", len(Y), model.n_inputs), bounds)
     before = _features(model, X) - Y
     units = _units(scale, prior, start, Y)
