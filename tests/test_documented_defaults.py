@@ -48,3 +48,11 @@ def test_documented_defaults_are_those_of_the_signature(name):
             continue  # in words
         assert value == expected, parameter
         assert type(value) is type(expected) or {type(value), type(expected)} <= {int, float}, parameter
+
+
+@pytest.mark.parametrize("name", [name for name, thing in PUBLIC.items() if name.startswith("higsfa.estimators.")])
+def test_estimators_describe_all_their_parameters(name):
+    text = inspect.getdoc(PUBLIC[name])
+    described = {entry for line in re.findall(r"^((?:\w+, )*\w+) : ", text, re.MULTILINE) for entry in line.split(", ")}
+    assert set(inspect.signature(PUBLIC[name]).parameters) <= described
+    assert not re.search(r"\{[a-z_]+\}", re.sub(r":?math:.*|\\\w+\{\w+\}", "", text))  # no text is left to fill in

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from sklearn.base import clone
 
 from higsfa import GSFA, IGSFA, ISFA, SFA, sources
 from higsfa.estimators import validation as _validation
@@ -163,7 +164,7 @@ def test_sums_are_kept_by_class_for_up_to_32_classes():
     more = GSFA(graph="clustered").fit(data, y)
     assert isinstance(more.statistics_, GraphStatistics)
     same(more.delta_values_, dense_gsfa(data, *dense_clustered(y)).deltas)
-    with pytest.raises(ValueError, match=r"partial_fit cannot go on from this fit.* up to 32 classes"):
+    with pytest.raises(ValueError, match=r"partial_fit cannot continue this fit.* up to 32 classes"):
         more.partial_fit(data, y)
 
 
@@ -338,3 +339,13 @@ def test_isfa_and_igsfa_differ_from_sfa_and_gsfa_by_what_they_keep():
         ISFA(3, n_slow=2).fit(X).transform(X)[:, :2] / ISFA(3, n_slow=2).fit(X).transform(X)[:, :2].std(axis=0),
         SFA(2).fit(X).transform(X) / SFA(2).fit(X).transform(X).std(axis=0),
     )
+
+
+def test_a_subclass_may_have_parameters_of_its_own():
+    class Named(IGSFA):
+        def __init__(self, n_components=None, *, name="mine"):
+            super().__init__(n_components, n_slow=1)
+            self.name = name
+
+    node = clone(Named(3, name="other"))
+    assert (node.get_params(), node.n_slow, node.graph) == ({"n_components": 3, "name": "other"}, 1, "auto")

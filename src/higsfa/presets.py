@@ -60,7 +60,7 @@ _HGSFA_EXPANSIONS = [
 
 
 def _with_quadratic(slices: list[str]) -> list[str]:
-    """The expansions of the HiGSFA networks with quadratic terms of these slices of the inputs."""
+    """The expansions of the HiGSFA networks, with quadratic terms of these slices."""
     terms = [[f"quadratic[{inputs}]" for inputs in text.split()] for text in slices]
     return [" | ".join([linear, *quadratic]) for linear, quadratic in zip(_HIGSFA_LINEAR, terms, strict=True)]
 
@@ -123,7 +123,7 @@ def higsfa_g1(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> 
 
 
 def higsfa_lopo(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
-    """The paper's network for leaving persons out: normalised quadratic terms, fewer outputs; see :func:`higsfa_g3`."""
+    """The paper's leave-one-person-out network: normalised quadratic terms, fewer outputs; see :func:`higsfa_g3`."""
     expansions = [text.replace("quadratic", "normalized_quadratic") for text in _with_quadratic(_G3_QUADRATIC)]
     return HiGSFA(_layers(expansions, _LOPO_OUT), graph=_or_g3(graph), input_shape=input_shape, **params)
 

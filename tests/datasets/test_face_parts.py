@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.ndimage import map_coordinates
 
 from higsfa.datasets import draw_faces, face_parameters
-from higsfa.datasets.faces import canvas, parts
+from higsfa.datasets.faces import parts
 from higsfa.datasets.faces.traits import PERSON, RACES, SHOT, ageing
 
 EVEN = np.zeros(1, dtype=np.float32)
@@ -44,7 +44,7 @@ def blank(n=160):
     axis = ((np.arange(n) + 0.5) * 2 / n - 1).astype(np.float32)
     x, y = (plane[None] for plane in np.meshgrid(axis, axis))
     maps = {"height": np.zeros_like(x), "albedo": np.ones_like(x), "texel": np.zeros(x.shape, np.int32)}
-    return canvas.Canvas(x=x, y=y, side=np.abs(x), pixel=2 / n, **maps)
+    return parts.Canvas(x=x, y=y, side=np.abs(x), pixel=2 / n, **maps)
 
 
 DRAW = {
@@ -127,13 +127,13 @@ def test_parts_of_the_average_face_lie_where_they_belong(row):
 def test_every_change_of_the_white_face_ends_within_its_window(monkeypatch):
     """A part that reached the border of its window would be cut off there, and shift with the pose."""
     windows = []
-    window = canvas.Canvas.window
+    window = parts.Canvas.window
 
     def note(self, *box):
         windows.append(box)
         return window(self, *box)
 
-    monkeypatch.setattr(canvas.Canvas, "window", note)
+    monkeypatch.setattr(parts.Canvas, "window", note)
     for part in DRAW:
         if part in ("beard", "freckles"):  # these fade out, or end at the border of the picture
             continue
@@ -231,11 +231,11 @@ def test_lines_run_a_little_differently_in_every_face(part):
 
 def test_soft_shapes_follow_their_formulas():
     t = np.linspace(-2, 2, 81)
-    assert_allclose(canvas.bell(t**2), np.where(np.abs(t) < 1, (1 - t**2) ** 2, 0), atol=1e-15)
+    assert_allclose(parts.bell(t**2), np.where(np.abs(t) < 1, (1 - t**2) ** 2, 0), atol=1e-15)
     s = np.clip((t / 0.7 + 1) / 2, 0, 1)
-    assert_allclose(canvas.step(t, 0.7), 3 * s**2 - 2 * s**3, atol=1e-15)
+    assert_allclose(parts.step(t, 0.7), 3 * s**2 - 2 * s**3, atol=1e-15)
     x, y = np.meshgrid(t, t)
-    assert_allclose(canvas.disc(x, y, 0.3, -0.2, 0.5, 2.0), ((x - 0.3) / 0.5) ** 2 + ((y + 0.2) / 2) ** 2, atol=1e-12)
+    assert_allclose(parts.disc(x, y, 0.3, -0.2, 0.5, 2.0), ((x - 0.3) / 0.5) ** 2 + ((y + 0.2) / 2) ** 2, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [16, 33, 96])
@@ -289,7 +289,7 @@ def power(field, n):
 
 
 def test_textures_have_their_grain():
-    n, fields = canvas.textures(256)
+    n, fields = parts.textures(256)
     assert n == 1024
     for name, peak in (("pores", 17), ("mottle", 7.5)):
         mean, by_x, by_y, f = power(fields[name], n)
@@ -306,7 +306,7 @@ def test_textures_have_their_grain():
 
 
 def test_sizes_show_the_same_textures_more_or_less_blurred():
-    (n, small), (m, large) = canvas.textures(48), canvas.textures(96)
+    (n, small), (m, large) = parts.textures(48), parts.textures(96)
     assert (n, m) == (256, 512)
     aperture = []
     for name in small:
@@ -326,7 +326,7 @@ def test_texels_wrap_around_after_two_image_widths_and_every_person_has_other_on
         [int((yy + 9.5) * 64) % 256 * 256 + int((xx + 8.25) * 64) % 256 for xx, yy in zip(*rows, strict=True)]
         for rows in zip(x, y, strict=True)
     ]
-    assert_array_equal(canvas.texels(x, y, p, 256), expected)
+    assert_array_equal(parts.texels(x, y, p, 256), expected)
 
 
 # ------------------------------------------------------------------------------- head and skin

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from higsfa.datasets import tables
+from higsfa.datasets import files
+from higsfa.datasets.files import _years
 from higsfa.datasets.readers import read_fairface, read_fgnet, read_folder, read_morph2, read_utkface
-from higsfa.datasets.tables import _years
 
 MORPH_HEADER = "id_num,picture_num,dob,doa,race,gender,facial_hair,age,age_diff,glasses,photo"
 MORPH_ROWS = [
@@ -280,7 +280,7 @@ def test_fgnet_reports_wrong_names_and_wrong_landmarks(tmp_path, monkeypatch):
         write(tmp_path / "points" / "001a02.pts", "{", *map(str, numbers), "}")
         with pytest.raises(ValueError, match=r"001a02.pts: expected 68"):
             read_fgnet(tmp_path)
-    monkeypatch.setattr(tables, "MAX_LANDMARK_BYTES", 2 * 136 + 4)
+    monkeypatch.setattr(files, "MAX_LANDMARK_BYTES", 2 * 136 + 4)
     write(tmp_path / "points" / "001a02.pts", "{", *["1"] * 136, "}")
     assert_array_equal(read_fgnet(tmp_path).eyes, np.ones((1, 2, 2)))
     write(tmp_path / "points" / "001a02.pts", "{", *["1"] * 136, "}", "")
@@ -493,15 +493,15 @@ def test_tables_beyond_the_limits_or_out_of_shape_are_errors(tmp_path, monkeypat
     (tmp_path / "t.csv").write_bytes(b"file,n\na.png,\xff\xfe\n")
     with pytest.raises(ValueError, match="UTF-8"):
         read_folder(tmp_path, tmp_path / "t.csv")
-    (tmp_path / "t.csv").write_text("file,n\na.png,'" + "x" * tables.MAX_LINE)
+    (tmp_path / "t.csv").write_text("file,n\na.png,'" + "x" * files.MAX_LINE)
     with pytest.raises(ValueError, match="more than 65536 characters"):
         read_folder(tmp_path, tmp_path / "t.csv")
-    (tmp_path / "t.csv").write_text("file,n\na.png," + "x" * (tables.MAX_LINE - 7) + "\n")
-    assert len(read_folder(tmp_path, tmp_path / "t.csv").labels["n"][0]) == tables.MAX_LINE - 7
+    (tmp_path / "t.csv").write_text("file,n\na.png," + "x" * (files.MAX_LINE - 7) + "\n")
+    assert len(read_folder(tmp_path, tmp_path / "t.csv").labels["n"][0]) == files.MAX_LINE - 7
     (tmp_path / "t.csv").write_text('file,n\na.png,"' + "x\n" * 100_000)
     with pytest.raises(ValueError, match="not a readable CSV table"):
         read_folder(tmp_path, tmp_path / "t.csv")
-    monkeypatch.setattr(tables, "MAX_ROWS", 5)
+    monkeypatch.setattr(files, "MAX_ROWS", 5)
     with pytest.raises(ValueError, match="more than 5 rows"):
         read_folder(tmp_path, write(tmp_path / "t.csv", "file,n", *["a.png,1"] * 5))
     assert len(read_folder(tmp_path, write(tmp_path / "t.csv", "file,n", *["a.png,1"] * 4))) == 4

@@ -367,7 +367,7 @@ def test_samplers_are_frozen_picklable_and_tell_their_eyes_apart(photos, monkeyp
     with pytest.raises(TypeError, match="eyes_digest"):
         FaceSampler(eyes_digest="x")
     for wrong in ([[1, 2, 3], [4, 5, 6]], [[1, 2]], [1, 2, 3, 4]):
-        with pytest.raises(ValueError, match=r"eyes: a\.png must have two positions"):
+        with pytest.raises(ValueError, match=r"eyes: .*a\.png must have two positions"):
             FaceSampler(eyes={"a.png": wrong})
     with pytest.raises(ValueError, match="shorter"):
         FaceSampler.of(SimpleNamespace(paths=photos.paths, eyes=photos.eyes[:2]))

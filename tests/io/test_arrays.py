@@ -94,8 +94,8 @@ HEADERS = {
     "complex numbers": (header_of((5,), "<c16"), "header"),
     "numbers of no size": (header_of((10,), "<U0"), "header"),
     "numbers of odd size": (header_of((10,), "<f3"), "unknown type, <f3"),
-    "too few": (header_of((11,)), "not those of its shape"),
-    "too many": (header_of((9,)), "not those of its shape"),
+    "too few": (header_of((11,)), "do not match its shape"),
+    "too many": (header_of((9,)), "do not match its shape"),
     "too large": (header_of((10**17, 10**17)), "more than the 1,000,000 allowed"),
     "many dimensions": (header_of((1,) * 33), "33 dimensions"),
     "more dimensions than fit": (header_of((0,) + (10**18,) * 20), "cannot be read"),
@@ -130,7 +130,7 @@ def test_a_header_of_gigabytes_is_not_unpacked(tmp_path):
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
-    assert "not those of its shape" in refusal(archive(tmp_path / "a.npz", x=header_of((10,)) + bytes(2 * 10**7)))
+    assert "do not match its shape" in refusal(archive(tmp_path / "a.npz", x=header_of((10,)) + bytes(2 * 10**7)))
     assert "more than the 1,000,000" in refusal(archive(tmp_path / "a.npz", x=header_of((10**6,)) + bytes(8 * 10**6)))
 
 
@@ -148,7 +148,7 @@ def test_characters_that_do_not_exist_are_refused(tmp_path):
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_only_numpys_own_ways_of_packing_are_read(packing, tmp_path):
-    assert "another way" in refusal(archive(tmp_path / "a.npz", packing, x=header_of((10,)) + ZEROS))
+    assert "numpy does not write" in refusal(archive(tmp_path / "a.npz", packing, x=header_of((10,)) + ZEROS))
 
 
 def test_damaged_archives_are_refused(tmp_path):

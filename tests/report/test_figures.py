@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from higsfa.report import drawing, figures
+from higsfa.report import figures
 from higsfa.report.figures import contact_sheet
 from higsfa.report.reading import read_run
 from real_run import RACES, SIDE, UNIT
@@ -244,18 +244,13 @@ def test_figures_without_data_are_none(changed, tmp_path):
 
 
 def test_methods_are_told_apart_and_the_main_one_stands_out(run):
-    looks = drawing.looks_of(run.metrics.methods)
+    looks = figures.looks_of(run.metrics.methods)
     assert list(looks) == ["HiGSFA", "HGSFA", "PCA", "PCA + LDA", "chance"]
     assert looks["HiGSFA"]["linewidth"] > max(looks[name]["linewidth"] for name in list(looks)[1:])
     assert looks["chance"]["marker"] == ""
     for key in ("color", "marker"):
         assert len({looks[name][key] for name in looks}) == 5
     assert len({str(looks[name].get("linestyle")) for name in looks}) == 5
-
-
-def test_many_points_are_thinned_evenly():
-    assert drawing.thinned(5, 5).tolist() == [0, 1, 2, 3, 4]
-    assert drawing.thinned(101, 3).tolist() == [0, 50, 100]
 
 
 def test_legends_only_tell_apart(painted):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from higsfa.report import figures, write_report
-from higsfa.report.drawing import draw
+from higsfa.report.figures import draw
 from higsfa.report.page import sections
 from higsfa.report.reading import read_run
 from real_run import NASTY, RACES, TITLE, UNIT

@@ -23,9 +23,9 @@ def test_records_hold_what_the_files_say(real, changed):
     assert ("processors", str(changed.environment["processors"])) in run.environment
     assert run.config == changed.config
     for name in ("age", "gender", "race", "strength"):
-        np.testing.assert_array_equal(run.predictions.truth[name], changed.predictions[name])
-        np.testing.assert_array_equal(run.predictions.estimate[name], changed.predictions[f"{name}_estimate"])
-    assert run.predictions.n_rows == 200
+        np.testing.assert_array_equal(run.truth[name], changed.predictions[name])
+        np.testing.assert_array_equal(run.estimate[name], changed.predictions[f"{name}_estimate"])
+    assert all(len(run.truth[name]) == 200 for name in run.truth)
     for key, array in changed.examples.items():
         np.testing.assert_array_equal(getattr(run.examples, key), array)
 
@@ -58,7 +58,7 @@ def test_a_folder_without_metrics_is_refused_with_the_way_out(tmp_path):
 def test_only_metrics_must_be_there(changed, tmp_path):
     (tmp_path / "metrics.json").write_text(json.dumps(changed.metrics), encoding="utf-8")
     run = read_run(tmp_path)
-    assert run.predictions is None
+    assert run.truth == run.estimate == {}
     assert run.config is None
     assert run.environment == ()
     assert run.examples.images is None
@@ -173,10 +173,9 @@ def test_missing_values_of_predictions_stay_missing(changed, tmp_path):
     changed.write(tmp_path)
     text = "age,age_estimate,gender,gender_estimate,x\n,21,,F,a\nnan,3,M,M,b\n20,22,'=1,F,c\n"
     (tmp_path / "predictions.csv").write_text(text)
-    found = read_run(tmp_path).predictions
+    found = read_run(tmp_path)
     np.testing.assert_array_equal(found.truth["age"], [np.nan, np.nan, 20])
     assert found.truth["gender"].tolist() == [None, "M", "=1"]
-    assert found.n_rows == 3
     assert set(found.truth) == set(found.estimate) == {"age", "gender"}
 
 
@@ -201,12 +200,12 @@ def test_long_texts_are_cut_and_many_classes_are_no_error(changed, tmp_path, pai
 def test_a_table_that_is_too_large_for_figures_is_left_out_with_a_note(changed, tmp_path, monkeypatch, limit):
     monkeypatch.setattr(tables, limit, 199 if limit == "MAX_ROWS" else 1000)
     run = read_run(changed.write(tmp_path))
-    assert run.predictions is None
+    assert run.truth == run.estimate == {}
     assert run.metrics.warnings[0].startswith("predictions.csv ")
     assert run.metrics.warnings[0].endswith("figures of single samples are left out")
     monkeypatch.setattr(tables, "MAX_ROWS", 200)
     monkeypatch.setattr(tables, "MAX_PREDICTIONS", (tmp_path / "predictions.csv").stat().st_size)
-    assert read_run(tmp_path).predictions.n_rows == 200
+    assert len(read_run(tmp_path).truth["age"]) == 200
 
 
 @pytest.mark.parametrize("name", ["metrics.json", "config.toml", "environment.json", "predictions.csv", "examples.npz"])

@@ -89,7 +89,7 @@ def test_cumulative_scores_are_percentages_of_each_threshold(real, changed):
         shown = column(table, f"≤{SPACE}{threshold}")[0].text
         assert float(shown) == pytest.approx(100 * np.mean(error <= threshold), abs=0.051)
     assert len(table.columns) == 22
-    assert "of at most so many years" in table.lead
+    assert "off by at most so many years" in table.lead
     assert [row.name for row in table.rows] == NAMES
 
 

@@ -1,4 +1,4 @@
-"""Data sets drawn by our own code, and readers for what users have on disk."""
+"""Synthetic data sets, and readers for data sets on disk."""
 
 from higsfa.datasets.faces import draw_faces, face_parameters, make_faces, with_age
 from higsfa.datasets.patches import make_moving_patches

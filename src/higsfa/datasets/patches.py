@@ -8,23 +8,19 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d, map_coordinates
 from sklearn.utils import check_random_state
 
-__all__ = ["make_moving_patches"]
-
-_WORLD = 256  # pixels; the world is periodic
-_OBJECTS = 24
+_WORLD, _OBJECTS = 256, 24  # pixels of the world, which is periodic, and objects on it
 _TAIL = 4.0  # of the smoothing kernel, in widths
-# Standard deviations of the slow parameters: x and y in pixels of the world, angle in radians, logarithm of the zoom.
-_SPREAD = {"x": 40.0, "y": 40.0, "angle": 0.5, "zoom": 0.2}
+_SPREAD = {"x": 40.0, "y": 40.0, "angle": 0.5, "zoom": 0.2}  # standard deviations; zoom as a logarithm
 _CHUNK = 4096
 
 
 def make_moving_patches(
     n_samples: int, size: int = 16, n_recordings: int = 1, random_state: Any = 0, *, slowness: float = 50.0
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
-    """Draw a video-like data set for unsupervised slow feature analysis.
+    """Draw a video for unsupervised slow feature analysis.
 
-    The world has the power spectrum of natural images, 1/f², and some objects with edges. Pixels change quickly when
-    edges pass; position, angle and zoom of the window change slowly.
+    The world has the power spectrum of natural images, 1/f², and some objects with edges. Pixels change quickly, but
+    position, angle and zoom of the window change slowly.
 
     Parameters
     ----------
@@ -36,7 +32,7 @@ def make_moving_patches(
         Separate walks over the same world, of nearly equal length.
     random_state : int, RandomState or None, default=0
     slowness : float, default=50.0
-        Number of frames over which the slow parameters hardly change. Their Delta is about ``0.5 / slowness**2``.
+        Frames over which the slow parameters hardly change; their Delta is about ``0.5 / slowness**2``.
 
     Returns
     -------
@@ -60,24 +56,20 @@ def make_moving_patches(
     world = _world(rng)
     recording = np.arange(n_samples) * n_recordings // n_samples
     lengths = np.bincount(recording)
-    walks = {name: np.concatenate([_smooth(rng, n, slowness) for n in lengths]) for name in _SPREAD}
-    walks = {name: _SPREAD[name] * walk for name, walk in walks.items()}
+    walks = {name: std * np.concatenate([_smooth(rng, n, slowness) for n in lengths]) for name, std in _SPREAD.items()}
     walks["zoom"] = np.exp(walks["zoom"])
     frames = np.empty((n_samples, size, size), dtype=np.float32)
     for start in range(0, n_samples, _CHUNK):
         rows = slice(start, start + _CHUNK)
-        frames[rows] = _seen(world, size, **{name: walk[rows, None, None] for name, walk in walks.items()})
+        frames[rows] = _seen(world, size, *(walk[rows, None, None] for walk in walks.values()))
     return frames, walks, recording
 
 
 def _smooth(rng: np.random.Generator, n: int, width: float) -> np.ndarray:
     """Stationary Gaussian noise of unit variance whose autocorrelation at lag t is exp(-t² / (2 width)²)."""
     tail = int(_TAIL * width + 0.5)
-    noise = rng.standard_normal(n + 2 * tail)
-    impulse = np.zeros(2 * tail + 1)
-    impulse[tail] = 1
-    kernel = gaussian_filter1d(impulse, width, truncate=_TAIL)
-    smooth = gaussian_filter1d(noise, width, truncate=_TAIL)[tail : tail + n]
+    smooth = gaussian_filter1d(rng.standard_normal(n + 2 * tail), width, truncate=_TAIL)[tail : tail + n]
+    kernel = gaussian_filter1d(np.eye(1, 2 * tail + 1, tail)[0], width, truncate=_TAIL)
     return smooth / np.linalg.norm(kernel)
 
 
@@ -98,7 +90,7 @@ def _world(rng: np.random.Generator) -> np.ndarray:
         t = np.abs(np.cos(angle) * dy[:, None] - np.sin(angle) * dx)
         outside = np.maximum(s - along, t - across) if rng.uniform() < 0.5 else np.hypot(s, t) - 2 * across
         mask = np.clip(0.5 - outside, 0, 1)
-        world += mask * (rng.uniform(-0.35, 0.35) - 0.6 * (world - 0.5))  # the texture shines through
+        world += mask * (rng.uniform(-0.35, 0.35) - 0.6 * (world - 0.5))  # the texture shows through
     return np.clip(world, 0, 1)
 
 

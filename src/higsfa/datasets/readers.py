@@ -1,10 +1,8 @@
-"""Readers of face data sets that users have on disk: image paths, labels and eye positions, no pixels.
+"""Readers of face data sets on disk: image paths, labels and eye positions, no pixels. Nothing is downloaded.
 
-Nothing is downloaded; each function says where its data set comes from and on what terms. Tables and file names are not
-trusted: sizes are limited, and a path that leads out of the folder is an error.
-
-Labels are what somebody wrote down about pictures. Estimates of age, gender or race that are learned from them are
-statistical guesses about pictures, not facts about people.
+Tables and file names are not trusted: sizes are limited, and a path that leads out of the folder is an error. Labels
+are what somebody wrote down about pictures; estimates learned from them are guesses about pictures, not facts about
+people.
 """
 
 from __future__ import annotations
@@ -17,13 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.datasets import image_files, tables
-from higsfa.datasets.tables import Table, read_table
+from higsfa.datasets import files
+from higsfa.datasets.files import Table, read_table
 
-__all__ = ["ImageSet", "read_eyes", "read_fairface", "read_fgnet", "read_folder", "read_morph2", "read_utkface"]
-
-PUPILS = [31, 36]
-"""Indices of the pupils among FG-NET's 68 landmarks."""
+PUPILS = [31, 36]  # among FG-NET's 68 landmarks
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,14 +72,12 @@ def read_morph2(folder: Any, csv: Any, *, eyes: Any = None, on_missing: str = "r
     Parameters
     ----------
     folder : path
-        The folder of the images. Paths in the table, such as ``Album2/009055_1M54.JPG``, may begin with folders above.
+        The folder of the images. Paths in the table, such as ``Album2/009055_1M54.JPG``, may start with other folders.
     csv : path
-        The table, with columns ``id_num, picture_num, dob, doa, race, gender, facial_hair, age, age_diff, glasses,
-        photo``. Case and order do not matter, some other names are understood, and only ``photo`` and ``age`` (or both
-        ``dob`` and ``doa``) are required.
+        A table with columns ``photo`` and ``age`` (or ``dob`` and ``doa``), perhaps ``race``, ``gender``, ``id_num``.
+        Case and order do not matter, and some other names are understood.
     eyes : path, optional
-        A second table with eye positions: name of the image, x, y, x, y. The first table may have them, too, in columns
-        such as ``left_eye_x``.
+        A second table: image name, x, y, x, y. The first one may hold them instead, in columns such as ``left_eye_x``.
     on_missing : {"raise", "skip"}, default="raise"
         What to do about images that do not exist.
 
@@ -92,45 +85,39 @@ def read_morph2(folder: Any, csv: Any, *, eyes: Any = None, on_missing: str = "r
     -------
     ImageSet
         Labels "age", "gender" (M, F), "race" (B, W, A, H, O) and "identity", as far as the table has them. Where the
-        dates of birth and acquisition are known and agree with the column ``age`` to one year, the age is computed from
-        them, to the day; its integer part is then the age in completed years.
-
-    Notes
-    -----
-    The labels come from police records; who assigned "race", and how, is not known.
+        two dates are known and agree with ``age`` to one year, the age comes from them and is exact to the day.
+        The labels come from police records; who assigned "race", and how, is not known.
 
     Examples
     --------
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> (folder / "009055_1M54.JPG").touch()
-    >>> _ = (folder / "morph.csv").write_text(
-    ...     "id_num,dob,doa,race,gender,age,photo\\n9055,10/09/1950,10/09/2004,W,M,54,Album2/009055_1M54.JPG\\n"
-    ... )
-    >>> faces = read_morph2(folder, folder / "morph.csv")
-    >>> faces, float(faces.labels["age"][0])
-    (<ImageSet MORPH-II: 1 images, labels ['age', 'gender', 'race', 'identity'], no eyes>, 54.0)
+    >>> _ = (folder / "morph.csv").write_text("id_num,gender,age,photo\\n9055,M,54,Album2/009055_1M54.JPG\\n")
+    >>> read_morph2(folder, folder / "morph.csv")
+    <ImageSet MORPH-II: 1 images, labels ['age', 'gender', 'identity'], no eyes>
     """
     table = read_table(csv)
     photos = table.column("photo", "file", "filename", "file_name", "path", "image", required=True)
-    labels = {"age": tables.morph_ages(table)} | _named(
+    labels = {"age": files.morph_ages(table)} | _named(
         table,
-        gender=(tables.GENDERS, "gender", "sex"),
-        race=(tables.MORPH_RACES, "race", "ethnicity"),
+        gender=(files.GENDERS, "gender", "sex"),
+        race=(files.MORPH_RACES, "race", "ethnicity"),
         identity=({}, "id_num", "id", "subject_id", "subject", "identity", "person"),
     )
     if eyes is None:
-        positions = tables.eye_columns_of(table)
+        columns = ([table.column(eye.format(axis)) for eye in pair for axis in "xy"] for pair in files.EYES)
+        positions = next((files.eye_array(four, table) for four in columns if None not in four), None)
     else:
-        positions = tables.eyes_by_name(read_table(eyes, header=False), photos)
+        positions = read_eyes(eyes, photos)
     return _assemble("MORPH-II", folder, table, photos, labels, positions, on_missing, any_folder=True)
 
 
 def read_fgnet(folder: Any, *, on_malformed: str = "raise") -> ImageSet:
     """Read the FG-NET aging database.
 
-    1,002 scanned photographs of 82 persons from birth to 69 years, with 68 landmarks each, collected by the European
-    project FG-NET (Face and Gesture Recognition Network); free for research.
+    1,002 scanned photographs of 82 persons aged 0 to 69, with 68 landmarks each, collected by the European project
+    FG-NET (Face and Gesture Recognition Network); free for research.
 
     Parameters
     ----------
@@ -142,8 +129,7 @@ def read_fgnet(folder: Any, *, on_malformed: str = "raise") -> ImageSet:
     Returns
     -------
     ImageSet
-        Labels "age" (whole years) and "identity". The eyes are the landmarks of the pupils, NaN for images without
-        landmarks.
+        Labels "age" (whole years) and "identity"; the eyes are the pupils, NaN for images without landmarks.
 
     Examples
     --------
@@ -154,47 +140,44 @@ def read_fgnet(folder: Any, *, on_malformed: str = "raise") -> ImageSet:
     >>> faces.labels
     {'age': array([16.]), 'identity': array(['001'], dtype=object)}
     """
-    folder = image_files.existing_folder(folder)
-    root = image_files.subfolder(folder, "images") or folder
-    points = image_files.subfolder(folder, "points")
+    folder = files.existing_folder(folder)
+    root = files.subfolder(folder, "images") or folder
+    points = files.subfolder(folder, "points")
     if points is None and folder.name.lower() == "images":
-        points = image_files.subfolder(folder.parent, "points")
-    paths, found, skipped = image_files.parse_names(
-        root, r"(\d{3})A(\d{2,3})[a-z]?\.\w+", "such as 001A02.JPG", on_malformed, "FG-NET"
-    )
-    labels = {"age": np.array([float(age) for _, age in found]), "identity": tables.objects([who for who, _ in found])}
-    eyes = None
-    if points is not None:
-        files = {path.name.lower(): path for path in image_files.files_in(points, (".pts",))}
-        eyes = np.full((len(paths), 2, 2), np.nan)
-        for i, path in enumerate(paths):
-            if (landmarks := files.get(path.stem.lower() + ".pts")) is not None:
-                eyes[i] = tables.landmarks_of(landmarks)[PUPILS]
-        eyes = tables.left_first(eyes)
-    return ImageSet("FG-NET", paths, labels, eyes, skipped)
+        points = files.subfolder(folder.parent, "points")
+    pattern = r"(\d{3})A(\d{2,3})[a-z]?\.\w+"
+    paths, found, skipped = files.parse_names(root, pattern, "such as 001A02.JPG", on_malformed, "FG-NET")
+    persons, ages = zip(*found, strict=True)
+    labels = {"age": np.array(ages, dtype=np.float64), "identity": np.array(persons, dtype=object)}
+    if points is None:
+        return ImageSet("FG-NET", paths, labels, None, skipped)
+    found_points = {path.name.lower(): path for path in files.files_in(points, (".pts",))}
+    eyes = np.full((len(paths), 2, 2), np.nan)
+    for i, path in enumerate(paths):
+        if (landmarks := found_points.get(path.stem.lower() + ".pts")) is not None:
+            eyes[i] = files.landmarks_of(landmarks)[PUPILS]
+    return ImageSet("FG-NET", paths, labels, files.left_first(eyes), skipped)
 
 
 def read_utkface(folder: Any, *, on_malformed: str = "skip") -> ImageSet:
     """Read UTKFace.
 
     More than 20,000 faces of all ages from the web, for non-commercial research only; the images belong to their
-    owners. Z. Zhang, Y. Song and H. Qi, Age progression/regression by conditional adversarial
-    autoencoder, CVPR 2017; https://susanqq.github.io/UTKFace
+    owners. Z. Zhang, Y. Song and H. Qi, Age progression/regression by conditional adversarial autoencoder, CVPR 2017;
+    https://susanqq.github.io/UTKFace
 
     Parameters
     ----------
     folder : path
-        Images named ``[age]_[gender]_[race]_[date].jpg`` or, aligned and cropped, ``....jpg.chip.jpg``, in the folder
-        or its subfolders.
+        Images named ``[age]_[gender]_[race]_[date].jpg`` or, aligned and cropped, ``....jpg.chip.jpg``, at any depth.
     on_malformed : {"skip", "raise"}, default="skip"
-        What to do about images with other names; the data set has some. Skipped ones are counted in a warning and
-        listed in ``skipped``.
+        What to do about images with other names, of which the data set has some: skip them with a warning, or raise.
 
     Returns
     -------
     ImageSet
-        Labels "age" (years), "gender" (M, F) and "race" (White, Black, Asian, Indian, Others), which the authors of the
-        data set had estimated by an algorithm and checked by annotators.
+        Labels "age" (years), "gender" (M, F) and "race" (White, Black, Asian, Indian, Others), estimated by an
+        algorithm and checked by annotators.
 
     Examples
     --------
@@ -205,18 +188,14 @@ def read_utkface(folder: Any, *, on_malformed: str = "skip") -> ImageSet:
     >>> [values[0] for values in faces.labels.values()]
     [np.float64(26.0), 'F', 'White']
     """
-    paths, found, skipped = image_files.parse_names(
-        image_files.existing_folder(folder),
-        r"(\d{1,3})_([01])_([0-4])_\d+(?:\.jpe?g)?(?:\.chip)?\.\w+",
-        "[age]_[gender]_[race]_[date].jpg",
-        on_malformed,
-        "UTKFace",
-    )
-    races = ("White", "Black", "Asian", "Indian", "Others")
+    folder, example = files.existing_folder(folder), "[age]_[gender]_[race]_[date].jpg"
+    pattern = r"(\d{1,3})_([01])_([0-4])_\d+(?:\.jpe?g)?(?:\.chip)?\.\w+"
+    paths, found, skipped = files.parse_names(folder, pattern, example, on_malformed, "UTKFace")
+    ages, genders, races = zip(*found, strict=True)
     labels = {
-        "age": np.array([float(age) for age, _, _ in found]),
-        "gender": tables.objects(["MF"[int(gender)] for _, gender, _ in found]),
-        "race": tables.objects([races[int(race)] for _, _, race in found]),
+        "age": np.array(ages, dtype=np.float64),
+        "gender": files.names_of(genders, {"0": "M", "1": "F"}),
+        "race": files.names_of(races, dict(zip("01234", ("White", "Black", "Asian", "Indian", "Others"), strict=True))),
     }
     return ImageSet("UTKFace", paths, labels, None, skipped)
 
@@ -230,8 +209,7 @@ def read_fairface(csv: Any, folder: Any, *, on_missing: str = "raise") -> ImageS
     Parameters
     ----------
     csv : path
-        ``fairface_label_train.csv`` or ``fairface_label_val.csv``, with columns ``file, age, gender, race,
-        service_test``.
+        ``fairface_label_train.csv`` or ``fairface_label_val.csv``: columns ``file, age, gender, race, service_test``.
     folder : path
         The folder that paths in the table, such as ``train/1.jpg``, are relative to, or the folder ``train`` itself.
     on_missing : {"raise", "skip"}, default="raise"
@@ -240,47 +218,35 @@ def read_fairface(csv: Any, folder: Any, *, on_missing: str = "raise") -> ImageS
     Returns
     -------
     ImageSet
-        Labels "age" (the middle of the age group, such as 24.5 for 20-29, and 75 for more than 70), "age_group" (as in
-        the table), "gender" (M, F), "race" (as in the table) and, if the table has it, "service_test" (bool). They are
-        the majority opinion of annotators.
+        Labels "age" (the middle of the group: 24.5 for 20-29, 75 for more than 70), "age_group" and "race" (as in the
+        table), "gender" (M, F) and perhaps "service_test" (bool): the majority opinion of annotators.
 
     Examples
     --------
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> (folder / "train").mkdir()
-    >>> (folder / "train" / "1.jpg").touch()
-    >>> _ = (folder / "labels.csv").write_text("file,age,gender,race\\ntrain/1.jpg,20-29,Female,Indian\\n")
+    >>> (folder / "1.jpg").touch()
+    >>> _ = (folder / "labels.csv").write_text("file,age,gender,race\\n1.jpg,20-29,Female,Indian\\n")
     >>> read_fairface(folder / "labels.csv", folder).labels["age"]
     array([24.5])
     """
     table = read_table(csv)
     photos = table.column("file", "photo", "path", "image", required=True)
     groups = table.column("age", "age_group", required=True)
-    ages = [tables.middle_of_group(text, table.place(row)) for row, text in enumerate(groups)]
-    labels = {"age": np.array(ages), "age_group": tables.names_of(groups, {})}
-    labels |= _named(table, gender=(tables.GENDERS, "gender"), race=({}, "race"))
+    ages = [files.middle_of_group(text, table.place(row)) for row, text in enumerate(groups)]
+    labels = {"age": np.array(ages), "age_group": files.names_of(groups, {})}
+    labels |= _named(table, gender=(files.GENDERS, "gender"), race=({}, "race"))
     if (column := table.column("service_test")) is not None:
         labels["service_test"] = np.array([text.lower() in ("true", "1", "yes") for text in column])
     return _assemble("FairFace", folder, table, photos, labels, None, on_missing)
 
 
 def read_eyes(csv: Any, photos: Sequence[Any]) -> NDArray[np.float64]:
-    """Eye positions in some pictures, from a table of your own.
+    """Eye positions as in :class:`ImageSet`, from a table with columns name, x, y, x, y, perhaps with column names.
 
-    Parameters
-    ----------
-    csv : path
-        A table with five columns, name of the picture, x, y, x, y, with or without a line of column names.
-    photos : list of paths
-        Pictures are found by their file names, without folder, suffix and case.
-
-    Returns
-    -------
-    array of shape (n_pictures, 2, 2)
-        As in :class:`ImageSet`; NaN for pictures that are not in the table.
+    Pictures are found by file name, ignoring folder, suffix and case; the eyes of others are NaN.
     """
-    return tables.eyes_by_name(read_table(csv, header=False), [Path(photo).name for photo in photos])
+    return files.eyes_by_name(read_table(csv, header=False), [str(Path(photo)) for photo in photos])
 
 
 def read_folder(
@@ -299,10 +265,10 @@ def read_folder(
     ----------
     folder : path
     csv : path, optional
-        A table with a line of column names. Without a table, all images in the folder and its subfolders are taken,
-        sorted by path, and there are no labels.
+        A table with a line of column names. Without it, all images in the folder and its subfolders are taken, sorted
+        by path, without labels.
     path_column : str, default="file"
-        The column with the paths of the images, relative to the folder.
+        The column of image paths, relative to the folder.
     label_columns : list of str, or dict, optional
         Columns to read as labels, all other columns by default. A dict maps columns to names of labels.
     eye_columns : four names, optional
@@ -315,12 +281,8 @@ def read_folder(
     Returns
     -------
     ImageSet
-        A column of numbers becomes an array of numbers (NaN where empty), any other one an array of strings (None where
-        empty).
-
-    Notes
-    -----
-    Whether you may use pictures of people, and for what, depends on their consent and on the law.
+        Labels are numbers (NaN where empty) if the whole column is, else strings (None where empty). Whether you may
+        use pictures of people, and for what, depends on their consent and on the law.
 
     Examples
     --------
@@ -331,29 +293,29 @@ def read_folder(
     >>> read_folder(folder, folder / "labels.csv").labels
     {'size': array([3]), 'colour': array(['red'], dtype=object)}
     """
-    folder = image_files.existing_folder(folder)
+    folder = files.existing_folder(folder)
     name = folder.resolve().name if name is None else name
     if csv is None:
-        return ImageSet(name, tuple(image_files.files_in(folder, image_files.IMAGE_SUFFIXES)), {})
+        return ImageSet(name, tuple(files.files_in(folder)), {})
     table = read_table(csv)
     photos = table.column(path_column, required=True)
-    used = {tables.plain(column) for column in (path_column, *(eye_columns or ()))}
+    used = {files.plain(column) for column in (path_column, *(eye_columns or ()))}
     if label_columns is None:
-        label_columns = [column for column in table.header if tables.plain(column) not in used]
+        label_columns = [column for column in table.header if files.plain(column) not in used]
     wanted = label_columns if isinstance(label_columns, Mapping) else {column: column for column in label_columns}
-    labels = {label: tables.values_of(table.column(column, required=True)) for column, label in wanted.items()}
-    eyes = None
-    if eye_columns is not None:
-        if len(eye_columns) != 4:
-            raise ValueError(f"eye_columns={eye_columns!r} must be four columns, x, y of one eye and x, y of the other")
-        eyes = tables.eye_array([table.column(column, required=True) for column in eye_columns], table)
+    labels = {label: files.values_of(table.column(column, required=True)) for column, label in wanted.items()}
+    if eye_columns is None:
+        return _assemble(name, folder, table, photos, labels, None, on_missing)
+    if len(eye_columns) != 4:
+        raise ValueError(f"eye_columns={eye_columns!r} must be four columns, x, y of one eye and x, y of the other")
+    eyes = files.eye_array([table.column(column, required=True) for column in eye_columns], table)
     return _assemble(name, folder, table, photos, labels, eyes, on_missing)
 
 
 def _named(table: Table, **labels: Any) -> dict[str, NDArray[Any]]:
-    """Labels that are names, as far as the table has them; each is given as its spellings and the names of columns."""
-    found = {label: (spelling, table.column(*columns)) for label, (spelling, *columns) in labels.items()}
-    return {label: tables.names_of(col, spelling) for label, (spelling, col) in found.items() if col is not None}
+    """The labels that the table has; each is given as its spellings and possible columns."""
+    found = {label: (table.column(*columns), spelling) for label, (spelling, *columns) in labels.items()}
+    return {label: files.names_of(*column) for label, column in found.items() if column[0] is not None}
 
 
 def _assemble(
@@ -366,22 +328,17 @@ def _assemble(
     on_missing: str,
     any_folder: bool = False,
 ) -> ImageSet:
-    """Find the images of a table; rows whose image does not exist are an error, or left out."""
-    image_files.check_choice("on_missing", on_missing)
-    folder = image_files.existing_folder(folder)
-    find = image_files.finder(folder, any_folder)
-    found = [find(image_files.path_parts(photo, table.place(row))) for row, photo in enumerate(photos)]
+    """The images of a table; rows without an image are an error, or left out."""
+    files.check_choice("on_missing", on_missing)
+    folder = files.existing_folder(folder)
+    find = files.finder(folder, any_folder)
+    found = [find(photo, table.place(row)) for row, photo in enumerate(photos)]
     kept = [row for row, path in enumerate(found) if path is not None]
     gone = [photo for photo, path in zip(photos, found, strict=True) if path is None]
     if gone and (on_missing == "raise" or not kept):
         raise FileNotFoundError(
-            f"{table.path}: {len(gone)} of {len(photos)} images are not in {folder}: {image_files.first_few(gone)}"
+            f"{table.path}: {len(gone)} of {len(photos)} images are not in {folder}: {files.first_few(gone)}"
             + ("; on_missing='skip' leaves them out" if kept else "")
         )
-    return ImageSet(
-        name,
-        tuple(path for path in found if path is not None),
-        {label: values[kept] for label, values in labels.items()},
-        None if eyes is None else eyes[kept],
-        tuple(f"{photo}: not in {folder}" for photo in gone),
-    )
+    skipped = tuple(f"{photo}: not in {folder}" for photo in gone)
+    return ImageSet(name, tuple(path or folder for path in found), labels, eyes, skipped).subset(kept)

@@ -1,8 +1,8 @@
 """The toy signals of the paper's section on information loss, and the experiment with them.
 
-Four independent signals have values -1 and 1: s1 is slower than s2, s2 slower than s3, and n is noise. The input is
-(s2, s1 n, s3, n), so the slowest feature is hidden in a product: x2 x4 = s1 n n = s1. A network whose first layer sees
-(x1, x2) and (x3, x4) separately and keeps only the slowest feature of each loses it.
+Four independent signals have values -1 and 1: s1 is slower than s2, s2 slower than s3, and n is noise. In the input
+(s2, s1 n, s3, n) the slowest feature hides in a product, x2 x4 = s1. A network whose first layer sees (x1, x2) and
+(x3, x4) separately and keeps only the slowest feature of each loses it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from higsfa.estimators import ISFA, SFA
-
-__all__ = ["make_toy", "run_toy"]
 
 
 def make_toy(
@@ -47,8 +45,8 @@ def make_toy(
     for name, rate in zip(("s1", "s2", "s3", "n"), (*switch_rates, 0.5), strict=True):
         switches = rng.uniform(size=n_samples) < rate
         signals[name] = np.where(np.cumsum(switches) % 2 == 0, 1.0, -1.0)
-    X = np.column_stack([signals["s2"], signals["s1"] * signals["n"], signals["s3"], signals["n"]])
-    return X, signals
+    s1, s2, s3, n = signals.values()
+    return np.column_stack([s2, s1 * n, s3, n]), signals
 
 
 def run_toy(n_samples: int = 10_000, random_state: Any = 0) -> list[tuple[str, int, float, float, float]]:
@@ -58,10 +56,10 @@ def run_toy(n_samples: int = 10_000, random_state: Any = 0) -> list[tuple[str, i
     """
     X, signals = make_toy(n_samples, random_state=random_state)
     rows = []
+    quadratic = "identity | quadratic"
     for name, estimator, width in (("quadratic SFA", SFA, 1), ("quadratic SFA", SFA, 2), ("quadratic iSFA", ISFA, 2)):
-        node: dict[str, Any] = {"expansion": "identity | quadratic", "n_components": width}
-        bottom = [estimator(**node).fit_transform(X[:, i : i + 2]) for i in (0, 2)]
-        top = SFA(n_components=1, expansion="identity | quadratic")
+        bottom = [estimator(n_components=width, expansion=quadratic).fit_transform(X[:, i : i + 2]) for i in (0, 2)]
+        top = SFA(n_components=1, expansion=quadratic)
         feature = top.fit_transform(np.hstack(bottom))[:, 0]
         with_s1, with_s2 = (float(abs(np.corrcoef(feature, signals[s])[0, 1])) for s in ("s1", "s2"))
         rows.append((name, width, float(top.delta_values_[0]), with_s1, with_s2))
@@ -88,7 +86,5 @@ def main() -> None:
         found = "[bold green]s1, the slowest signal[/bold green]" if with_s1 > 0.99 else "s2; s1 was lost on the way"
         table.add_row(name, f"{kept} of 2", f"{delta:.3f}", f"{with_s1:.3f}", f"{with_s2:.3f}", found)
     console.print(table)
-    deltas = {name: float(np.mean(np.diff(signal) ** 2)) for name, signal in signals.items()}
-    console.print(
-        "\nDelta of the signals: " + ", ".join(f"{name} {delta:.3f}" for name, delta in deltas.items()) + "\n"
-    )
+    deltas = ", ".join(f"{name} {np.mean(np.diff(signal) ** 2):.3f}" for name, signal in signals.items())
+    console.print(f"\nDelta of the signals: {deltas}\n")

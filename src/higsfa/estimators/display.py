@@ -12,16 +12,14 @@ LEGEND = (
 
 def text_table(rows: list[dict[str, str]]) -> str:
     """Aligned columns and a legend."""
-    columns = list(rows[0])
-    widths = [max(len(column), *(len(row[column]) for row in rows)) for column in columns]
-    lines = ["  ".join(column.rjust(width) for column, width in zip(columns, widths, strict=True))]
-    for row in rows:
-        lines.append("  ".join(row[column].rjust(width) for column, width in zip(columns, widths, strict=True)))
+    table = [list(rows[0]), *([row[column] for column in rows[0]] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
     return "\n".join([*lines, f"({LEGEND})"])
 
 
 def html_table(title: str, rows: list[dict[str, str]]) -> str:
-    """The same as a small HTML table."""
+    """The same in HTML."""
     cell = 'style="text-align:right;padding:2px 10px"'
     head = "".join(f"<th {cell}>{escape(column)}</th>" for column in rows[0])
     body = "".join("<tr>" + "".join(f"<td {cell}>{escape(v)}</td>" for v in row.values()) + "</tr>" for row in rows)

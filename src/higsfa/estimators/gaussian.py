@@ -11,52 +11,34 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from higsfa.core.graph.build import group_memberships
-from higsfa.core.graph.labels import check_one_kind
+from higsfa.core.graph.labels import find_classes
 from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]
 
-MAX_CLASSES = 39
-"""Classes of a numeric label by default, as in the paper; fewer where they would hold less than 20 samples."""
-RANK_CUT = 1e-10
-"""Directions with less than this part of the largest variance (of standardised features) count as constant."""
-LEAST_POOLED = 1e-8
-"""Least pooled variance in any direction, relative to the total variance there."""
-LEAST_VARIANCE = 1e-6
-"""Least variance of a class in any direction, relative to the pooled variance there."""
-FARTHEST = 1e100
-"""Standardised features are clipped here: their squares, and sums of them, stay finite."""
+MAX_CLASSES = 39  # of a numeric label by default, as in the paper; fewer if they would hold less than 20 samples
+RANK_CUT = 1e-10  # fraction of the largest variance (of standardised features) below which a direction is constant
+LEAST_POOLED = 1e-8  # least pooled variance in any direction, relative to the total variance there
+LEAST_VARIANCE = 1e-6  # least variance of a class in any direction, relative to the pooled variance there
+FARTHEST = 1e100  # standardised features are clipped to it, so that sums of their squares stay finite
 BLOCK_ROWS = 2048
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianClasses:
-    """C Gaussians over k features, in coordinates in which the pooled covariance is the identity.
+    """C Gaussians over k features of rank r, in coordinates in which the pooled covariance is the identity."""
 
-    Attributes
-    ----------
-    center, scale : (k,) arrays
-        They standardise the features.
-    projection : (k, r) array
-        From standardised features to the coordinates of the Gaussians; r is the rank of the features.
-    means : (C, r) array
-    factors : (C, r, r) array
-        Whitening matrix of each class.
-    log_weights : (C,) array
-        Logarithm of prior probability and of the density's normalisation, up to a common constant.
-    """
-
-    center: Floats
+    center: Floats  # (k,), with scale: they standardise the features
     scale: Floats
-    projection: Floats
-    means: Floats
-    factors: Floats
-    log_weights: Floats
+    projection: Floats  # (k, r), from standardised features to the coordinates of the Gaussians
+    means: Floats  # (C, r)
+    factors: Floats  # (C, r, r), whitening matrix of each class
+    log_weights: Floats  # (C,), log of prior times normalisation of the density, up to a common constant
 
     def posterior(self, Y: NDArray[Any]) -> Floats:
-        """Probabilities (N, C) of the classes, finite for every finite sample however far out."""
+        """Probabilities (N, C) of the classes, finite for every finite sample."""
         out = np.empty((len(Y), len(self.log_weights)))
-        with one_blas_thread():  # threads cost more than they give on matrices this small
+        with one_blas_thread():  # matrices this small gain nothing from threads
             for lo in range(0, len(Y), BLOCK_ROWS):
                 out[lo : lo + BLOCK_ROWS] = self._log_joint(Y[lo : lo + BLOCK_ROWS])
         return np.asarray(softmax(out, axis=1))
@@ -71,7 +53,7 @@ class GaussianClasses:
 
 @dataclass(frozen=True, eq=False)
 class LabelClasses:
-    """Which samples belong to which class, and with what weight; class value = class mean of a numeric label."""
+    """Which samples belong to which class, and with what weight; the value of a numeric class is its mean label."""
 
     rows: list[NDArray[np.intp]]
     weights: list[Floats]
@@ -79,7 +61,7 @@ class LabelClasses:
     is_numeric: bool
 
     def restricted(self, kept: NDArray[np.intp]) -> LabelClasses:
-        """The same classes among the samples `kept`, which are counted anew."""
+        """The same classes among the samples `kept`, which get new indices."""
         number = np.full(1 + max(int(rows.max(initial=-1)) for rows in self.rows), -1)
         number[kept] = np.arange(len(kept))
         rows = [number[some] for some in self.rows]
@@ -99,7 +81,7 @@ class ClassMoments:
 
 
 def standardise(Y: NDArray[Any], center: Floats, scale: Floats) -> Floats:
-    """Scale infinity, that of a constant feature, sets it to 0."""
+    """Standardised features; 0 for constant ones, whose scale is infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
         Z = np.clip((Y - center) / scale, -FARTHEST, FARTHEST)
     return np.asarray(np.where(np.isinf(scale), 0.0, Z))
@@ -116,13 +98,13 @@ def _center_and_scale(Y: Floats, w: Floats) -> tuple[Floats, Floats]:
         raise ValueError("X holds numbers so large that their differences overflow: scale X down")
     varies = farthest > 1e-13 * np.max(np.abs(Y), axis=0, initial=0.0)
     scale = np.full(Y.shape[1], np.inf)
-    unit = farthest[varies]  # squares of small and of large numbers alike stay in range
+    unit = farthest[varies]  # keeps the squares of small and of large numbers in range
     scale[varies] = unit * np.sqrt(share @ (deviation[:, varies] / unit) ** 2)
     return center, scale
 
 
 def class_moments(Y: Floats, classes: LabelClasses) -> ClassMoments:
-    """Moments of the classes that have members; `classes` may have empty ones, which get weight 0."""
+    """Moments of the classes; empty ones get weight 0."""
     w = np.zeros(len(Y))
     for rows, weights in zip(classes.rows, classes.weights, strict=True):
         w[rows] += weights
@@ -141,7 +123,7 @@ def class_moments(Y: Floats, classes: LabelClasses) -> ClassMoments:
 
 
 def _support(n: float, rank: int) -> float:
-    """Share of a covariance estimated from n samples; the rest comes from what more samples say. 1 for enough."""
+    """How much to trust a covariance estimated from n samples, from 0 to 1."""
     return float(np.clip(n / (2.0 * (rank + 1)), 0.0, 1.0))
 
 
@@ -171,7 +153,7 @@ def fit_gaussians(moments: ClassMoments, k: int, regularization: float) -> Gauss
 
 
 def numeric_classes(values: Floats, w: Floats, asked: Any, name: Any) -> LabelClasses:
-    """Classes of increasing label and equal weight; one class per value where there are few values."""
+    """Classes of increasing label and equal weight, or one class per value if there are few values."""
     if asked is not None and (not isinstance(asked, int | np.integer) or isinstance(asked, bool) or asked < 1):
         raise ValueError(f"n_classes={asked!r} for label {name!r}: give a whole number of at least 1")
     if asked is not None and asked > len(values):
@@ -189,22 +171,19 @@ def numeric_classes(values: Floats, w: Floats, asked: Any, name: Any) -> LabelCl
 
 
 def categories(column: NDArray[Any], w: Floats) -> tuple[NDArray[np.intp], LabelClasses]:
-    """Class number of each sample, and the classes, sorted where they can be."""
-    if column.dtype.kind != "O":
-        distinct, codes = np.unique(column, return_inverse=True)
-    else:
-        found = list(dict.fromkeys(column))
-        check_one_kind(found)
+    """Class index of each sample, and the classes, sorted if possible."""
+    codes, found = find_classes(column)
+    if isinstance(found, list):  # of objects, in order of appearance
         try:
-            found.sort()
+            values = sorted(found)
         except TypeError:
-            found.sort(key=lambda value: (type(value).__name__, str(value)))
-        all_bool = all(isinstance(value, bool | np.bool_) for value in found)
-        distinct = np.empty(len(found), dtype=bool if all_bool else object)
-        distinct[:] = found
-        number = {value: c for c, value in enumerate(found)}
-        codes = np.array([number[value] for value in column], dtype=np.intp)
-    return codes, LabelClasses(*_members(codes, len(distinct), w), distinct, False)
+            values = sorted(found, key=lambda value: (type(value).__name__, str(value)))
+        rank = {value: c for c, value in enumerate(values)}
+        codes = np.array([rank[value] for value in found])[codes]
+        all_bool = all(isinstance(value, bool | np.bool_) for value in values)
+        found = np.empty(len(values), dtype=bool if all_bool else object)
+        found[:] = values
+    return codes, LabelClasses(*_members(codes, len(found), w), found, False)
 
 
 def _members(codes: NDArray[np.intp], n_classes: int, w: Floats) -> tuple[list[NDArray[np.intp]], list[Floats]]:

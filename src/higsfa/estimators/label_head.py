@@ -24,7 +24,7 @@ from higsfa.estimators.gaussian import (
     fit_gaussians,
     numeric_classes,
 )
-from higsfa.estimators.validation import unchanged_on_error
+from higsfa.estimators.validation import assign, unchanged_on_error
 from higsfa.graphs import check_weights
 from higsfa.training.runner import one_blas_thread
 
@@ -36,13 +36,10 @@ Floats = NDArray[np.float64]
 class LabelHead(BaseEstimator):
     r"""Label estimates from features: the supervised step on top of a network.
 
-    For every label one full-covariance Gaussian per class is fitted to the first few features, with the frequencies of
-    the classes as priors. A categorical label is estimated by its most probable class. A numeric label is cut into
+    For every label, one full-covariance Gaussian per class is fitted to the first few features, with the class
+    frequencies as priors. A categorical label is estimated by its most probable class. A numeric label is cut into
     classes :math:`C_l` of increasing label and equal size, with mean labels :math:`\ell_l`, and estimated by
-
-    .. math:: \ell = \sum_l \ell_l \, P(C_l \mid y),
-
-    which suits the root mean squared error.
+    :math:`\ell = \sum_l \ell_l \, P(C_l \mid y)`, which suits the root mean squared error.
 
     Labels of faces such as age, gender or race are what annotators wrote down about pictures; their estimates are
     statistical guesses about pictures, not facts about people.
@@ -50,47 +47,46 @@ class LabelHead(BaseEstimator):
     Parameters
     ----------
     n_used_features : int, "cv" or dict of them by label, optional
-        How many features each label's estimate uses, the first ones; all by default. "cv" chooses the number by
-        cross-validation on the training set: least mean squared error of a numeric label, best classification rate
-        of a categorical one, ties go to the smallest.
+        How many of the first features the estimate of a label uses; all by default. "cv" chooses by cross-validation
+        on the training set: least mean squared error of a numeric label, best classification rate of a categorical
+        one; ties go to the smallest number.
     n_classes : int or dict of int by label, optional
-        Number of classes of a numeric label; min(39, N // 20) by default. A label that has fewer distinct values gets
-        a class for each of them. A dict entry makes a label numeric that would count as categorical.
+        Number of classes of a numeric label; min(39, N // 20) by default. A label with fewer distinct values gets a
+        class for each. A dict entry makes a label numeric that would count as categorical.
     integer : bool or dict of bool by label, default=False
-        Keep only the integer part of numeric estimates, as the paper does with ages: the largest integer that is not
-        above the estimate.
+        Round numeric estimates down to integers, as the paper does with ages.
     regressor : scikit-learn estimator or dict of them by label, optional
         Used instead of the Gaussians: a regressor for a numeric label, a classifier for a categorical one.
     regularization : float, default=0.0
-        Between 0, own covariances for the classes, and 1, the pooled one for all. Classes with less than 2 (k + 1)
-        samples for k features are drawn towards the pooled covariance in any case, the more the smaller they are.
+        From 0, a covariance for each class, to 1, the pooled one for all. Classes with less than 2 (k + 1) samples for
+        k features are drawn towards the pooled covariance in any case, the smaller the more.
     cv : int, splitter or iterable of splits, default=5
         Folds for ``n_used_features="cv"``. An integer means shuffled folds, the same in every run, or folds of whole
-        groups where `fit` is given groups.
+        groups if `fit` gets groups.
     candidates : array-like of int, optional
         Numbers of features to try; by default 1 to 10 and then steps of about a fifth.
 
     Attributes
     ----------
     label_names_ : list
-        Columns or keys of the labels; [0] for a single array.
+        Columns or keys of the labels; [0] for an array of one label.
     classes_ : dict of arrays
-        For each label, its classes; for a numeric label their mean labels.
+        The classes of each label; of a numeric one, their mean labels.
     n_used_features_ : dict of int
-        Number of features that each label's estimate uses.
+        How many features the estimate of each label uses.
     is_numeric_ : dict of bool
     models_ : dict
-        For each label a :class:`GaussianClasses` or the fitted regressor.
+        :class:`GaussianClasses` or fitted regressor of each label.
     cv_results_ : dict of dict
-        For each label chosen by cross-validation, the score (the larger the better) of each number of features.
+        Where cross-validation chose: the score (larger is better) of each number of features.
     n_features_in_ : int
 
     Notes
     -----
-    A label is categorical if it is a pandas Categorical, or holds strings, booleans or at most 20 distinct whole
-    numbers; turn others into strings. Samples whose label is missing (NaN, None, pd.NA) are left out for that label.
-    Samples with a tied label that lie across the border of two classes belong to both in proportion, so that the order
-    of rows does not matter. Features that are constant in the training set are ignored.
+    A label is categorical if it is a pandas Categorical or holds strings, booleans or at most 20 distinct integers;
+    turn others into strings. Samples without a label (NaN, None, pd.NA) are left out for that label. Tied samples on
+    the border of two classes belong to both in proportion, so the order of rows does not matter. Constant features
+    are ignored.
 
     Examples
     --------
@@ -129,13 +125,7 @@ class LabelHead(BaseEstimator):
         cv: Any = 5,
         candidates: Any = None,
     ) -> None:
-        self.n_used_features = n_used_features
-        self.n_classes = n_classes
-        self.integer = integer
-        self.regressor = regressor
-        self.regularization = regularization
-        self.cv = cv
-        self.candidates = candidates
+        assign(locals())
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> LabelHead:
@@ -144,13 +134,13 @@ class LabelHead(BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Features, the most telling ones first, as networks extract them.
+            Features, the most informative first, as networks extract them.
         y : DataFrame, dict of arrays, or array of shape (n_samples,) or (n_samples, n_labels)
             Labels.
         sample_weight : array-like of shape (n_samples,), optional
             Weight w counts a sample w times.
         groups : array-like of shape (n_samples,), optional
-            Samples that must not be torn apart in cross-validation: copies of one image, or pictures of one person.
+            Samples to keep together in cross-validation: copies of one image, or pictures of one person.
 
         Returns
         -------
@@ -158,12 +148,11 @@ class LabelHead(BaseEstimator):
         """
         with unchanged_on_error(self):
             X = validate_data(self, X, dtype=np.float64)
-            names = label_names(y)
+            self.label_names_ = names = label_names(y)
             if not names:
                 raise ValueError("y: LabelHead requires y to be passed, but the target y is None or holds no label")
             self._check_names(names)
             w = check_weights(sample_weight, len(X))
-            self.label_names_ = names
             self.output_form_ = _form(y)
             self.classes_: dict[Any, Any] = {}
             self.n_used_features_: dict[Any, int] = {}
@@ -212,7 +201,7 @@ class LabelHead(BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Features.
         label : name of a label, optional
-            Not needed where there is only one.
+            Not needed if there is only one.
 
         Returns
         -------
@@ -229,8 +218,8 @@ class LabelHead(BaseEstimator):
             return model.posterior(X)
         if not hasattr(model, "predict_proba"):
             raise ValueError(
-                f"label={label!r}: {type(model).__name__} has no predict_proba; "
-                "leave regressor out for this label to have Gaussians, or give one that has it"
+                f"label={label!r}: {type(model).__name__} has no predict_proba; give a regressor that has it, or none "
+                "for this label, to use Gaussians"
             )
         out = np.zeros((len(X), len(self.classes_[label])))
         out[:, np.asarray(model.classes_, dtype=np.intp)] = model.predict_proba(X)
@@ -256,7 +245,7 @@ class LabelHead(BaseEstimator):
         regularization = float(self.regularization)
 
         def trainer(task: _Task) -> Callable[[int], Any]:
-            """A function from the number of features to the model; what the models share is done once."""
+            """A function that fits a model to the first k features; what the models share is done once."""
             if regressor is None:
                 moments = class_moments(task.Y, task.classes)
                 return lambda k: fit_gaussians(moments, k, regularization)
@@ -269,7 +258,7 @@ class LabelHead(BaseEstimator):
                 scores = _cross_validate(task, trainer, _check_candidates(self.candidates, task.Y.shape[1]), cv)
                 self.cv_results_[name] = scores
                 k = max(scores, key=lambda number: (scores[number], -number))
-            self.models_[name] = trainer(task.first_features(k))(k)
+            self.models_[name] = trainer(replace(task, Y=task.Y[:, :k]))(k)
         self.n_used_features_[name] = k
         self.is_numeric_[name] = is_numeric
         self.classes_[name] = task.classes.values
@@ -280,14 +269,14 @@ class LabelHead(BaseEstimator):
         if not is_numeric:
             return classes[estimate]
         if _per_label(self.integer, name, False):
-            # The estimate 18 must not become 17 because probabilities sum to 1 - 1e-16.
+            # An estimate of 18 must not become 17 because probabilities sum to 1 - 1e-16.
             return np.floor(np.round(estimate, 9)).astype(np.int64)
         return estimate
 
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """One label to learn, and the samples that have it; target = the label, or the number of the class."""
+    """One label to learn, and the samples that have it; the target is the label, or the index of the class."""
 
     name: Any
     Y: Floats
@@ -297,13 +286,9 @@ class _Task:
     groups: NDArray[Any] | None
     known: NDArray[np.bool_]
 
-    def first_features(self, k: int) -> _Task:
-        return replace(self, Y=self.Y[:, :k])
-
     def restricted(self, rows: NDArray[np.intp]) -> _Task:
-        return replace(
-            self, Y=self.Y[rows], target=self.target[rows], w=self.w[rows], classes=self.classes.restricted(rows)
-        )
+        arrays = {"Y": self.Y[rows], "target": self.target[rows], "w": self.w[rows]}
+        return replace(self, **arrays, classes=self.classes.restricted(rows))
 
 
 def _task(
@@ -332,7 +317,7 @@ def _task(
 
 
 def _estimate(model: Any, Y: Floats, classes: NDArray[Any], is_numeric: bool) -> NDArray[Any]:
-    """The soft estimate sum of l_c P(c | y) of a numeric label (the paper's equation), else the number of the class."""
+    """The estimate sum of l_c P(c | y) of a numeric label (the paper's equation), else the index of the class."""
     if not isinstance(model, GaussianClasses):
         return np.asarray(model.predict(Y)).ravel()
     posterior = model.posterior(Y)
@@ -343,7 +328,7 @@ def _cross_validate(
     task: _Task, trainer: Callable[[_Task], Callable[[int], Any]], candidates: list[int], cv: Any
 ) -> dict[int, float]:
     """Score of each number of features: minus the mean squared error, or the classification rate."""
-    task = task.first_features(candidates[-1])
+    task = replace(task, Y=task.Y[:, : candidates[-1]])
     classes, is_numeric = task.classes.values, task.classes.is_numeric
     errors, total = np.zeros(len(candidates)), 0.0
     for train, test in _folds(cv, task):
@@ -362,7 +347,7 @@ def _cross_validate(
 
 
 def _folds(cv: Any, task: _Task) -> Iterable[tuple[Any, Any]]:
-    """Folds of the samples that have the label. Splits given as such refer to all samples."""
+    """Folds of the samples that have the label; a list of splits refers to all samples."""
     if isinstance(cv, list):
         number = np.where(task.known, np.cumsum(task.known) - 1, -1)
         return [(train[train >= 0], test[test >= 0]) for train, test in ((number[a], number[b]) for a, b in cv)]
@@ -372,7 +357,7 @@ def _folds(cv: Any, task: _Task) -> Iterable[tuple[Any, Any]]:
         if n_folds < 2:
             what = "samples" if task.groups is None else "groups"
             raise ValueError(
-                f"n_used_features='cv' for label {task.name!r} with cv={cv}: needs two folds or more, and has "
+                f"n_used_features='cv' for label {task.name!r} with cv={cv}: needs at least two folds, but "
                 f"n_{what}={n} with that label; give a number of features instead"
             )
         cv = KFold(n_folds, shuffle=True, random_state=0) if task.groups is None else GroupKFold(n_folds)
@@ -385,21 +370,17 @@ def _per_label(value: Any, name: Any, default: Any) -> Any:
 
 def _check_n_features(k: Any, task: _Task) -> Any:
     available = task.Y.shape[1]
-    if k is None:
-        return available
-    if isinstance(k, str) and k == "cv":
-        return k
+    if k is None or (isinstance(k, str) and k == "cv"):
+        return k or available
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= available:
-        raise ValueError(
-            f"n_used_features={k!r} for label {task.name!r}: give a number from 1 to {available}, the features "
-            "in X, or 'cv', or None for all"
-        )
+        wanted = f"a number from 1 to {available}, the features in X, or 'cv', or None for all"
+        raise ValueError(f"n_used_features={k!r} for label {task.name!r}: give {wanted}")
     return int(k)
 
 
 def _check_candidates(candidates: Any, available: int) -> list[int]:
     if candidates is None:
-        ladder = [*range(1, 11)]
+        ladder = list(range(1, 11))
         while ladder[-1] < available:
             ladder.append(round(1.2 * ladder[-1]))
         return sorted({min(k, available) for k in ladder})
@@ -417,7 +398,7 @@ def _check_regressor(model: Any, task: _Task, weighted: bool) -> Any:
         kind, needed = ("numeric", "a regressor") if is_numeric else ("categorical", "a classifier")
         raise ValueError(
             f"regressor: label {task.name!r} is {kind} and needs {needed}, got {type(model).__name__}; "
-            "give a dict by label, and leave out those that keep the Gaussians"
+            "give a dict by label, without the labels that keep the Gaussians"
         )
     if weighted and not has_fit_parameter(model, "sample_weight"):
         raise ValueError(f"sample_weight: {type(model).__name__}, the regressor of label {task.name!r}, takes none")

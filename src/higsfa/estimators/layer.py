@@ -1,21 +1,23 @@
-"""One layer of a network, as its user describes it."""
+"""One layer of a network as its user describes it, and a pyramid of layers for any shape of input."""
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from math import prod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
-from higsfa.core.expansion.expansion import Expansion, as_expansion
+from higsfa.core.expansion.expansion import as_expansion
 from higsfa.core.fields import Fields, check_fit
 from higsfa.core.node.solve import NodeOptions
+from higsfa.estimators.node import NodeEstimator
+from higsfa.estimators.validation import assign
 from higsfa.training.layer import LayerPlan
 
-BOTTOM = {1: (16, 8), 2: (6, 3), 3: (4, 2)}
-"""Field and stride of the first layer of a designed network, by number of dimensions."""
+BOTTOM = {1: (16, 8), 2: (6, 3), 3: (4, 2)}  # field and stride of the first layer of a pyramid, by dimensions
 
 
 class Layer(BaseEstimator):
@@ -26,28 +28,28 @@ class Layer(BaseEstimator):
     field : int or tuple of int
         Size of a receptive field, in nodes of the layer below (pixels for the first layer), by dimension.
     stride : int or tuple of int, optional
-        Distance between neighbouring fields; the size of the field by default, so that fields do not overlap.
+        Distance between neighbouring fields; the size of the field by default (no overlap).
     n_components : int, default=20
-        Outputs of each node. Where a node's data support fewer, the others are 0.
+        Outputs of each node. If the data of a node support fewer, the others are 0.
     expansion : str, Expansion or callable, default="identity | power0.8"
-        Nonlinear expansion of the node's centred input. Slices count positions within each child.
+        Nonlinear expansion of the centred input of a node. Slices are positions within each child.
     pca : int, optional
-        Number of principal components that the raw input of each node is reduced to first (not whitened).
+        Reduce the raw input of each node to this number of principal components first (not whitened).
     n_slow : int, optional
-        Number of slow features of each node (information-preserving networks).
+        Number of slow features of each node, in information-preserving networks.
     delta_threshold : float, default=1.96
-        Without `n_slow`: features with a smaller Delta form the slow part.
+        Without `n_slow`, features with a smaller Delta form the slow part.
     scaling : {"sensitivity", "qr"}, default="sensitivity"
         How slow features are scaled.
     min_scale : float, default=1e-3
         Lower bound on the scales, relative to the largest amplitude.
     shared : bool, default=False
-        One node, trained on all fields, serves the whole layer (weight sharing).
+        Weight sharing: one node, trained on all fields, serves the whole layer.
     pad : bool, default=False
-        Where fields do not fit the grid, move the last one inward instead of raising an error.
+        If fields do not fit the grid, move the last one inward instead of raising an error.
     shrinkage : float, default=0.0
-        Against over-fitting: solve as if every expanded variable had white noise of this fraction of its variance on
-        top. Features are sorted by their Delta values with the noise; their own Delta values need not ascend then.
+        Against overfitting: solve as if white noise with this fraction of its variance were added to every expanded
+        variable.
     weighted : bool, default=False
         Whether regression and PCA in the nodes use vertex weights.
 
@@ -59,19 +61,14 @@ class Layer(BaseEstimator):
     """
 
     _parameter_constraints: dict[str, Any] = {
+        **{name: NodeEstimator._parameter_constraints[name] for name in ("expansion", "shrinkage")},
+        **NodeEstimator._preserving_constraints,
         "field": [Interval(Integral, 1, None, closed="left"), tuple, list],
         "stride": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "expansion": [str, Expansion, callable, list, tuple],
         "pca": [Interval(Integral, 1, None, closed="left"), None],
-        "n_slow": [Interval(Integral, 0, None, closed="left"), None],
-        "delta_threshold": [Interval(Real, None, None, closed="neither")],
-        "scaling": [StrOptions({"sensitivity", "qr"})],
-        "min_scale": [Interval(Real, 0, 1, closed="left")],
         "shared": ["boolean"],
         "pad": ["boolean"],
-        "shrinkage": [Interval(Real, 0, None, closed="left")],
-        "weighted": ["boolean"],
     }
 
     def __init__(
@@ -91,23 +88,10 @@ class Layer(BaseEstimator):
         shrinkage: float = 0.0,
         weighted: bool = False,
     ) -> None:
-        self.field = field
-        self.stride = stride
-        self.n_components = n_components
-        self.expansion = expansion
-        self.pca = pca
-        self.n_slow = n_slow
-        self.delta_threshold = delta_threshold
-        self.scaling = scaling
-        self.min_scale = min_scale
-        self.shared = shared
-        self.pad = pad
-        self.shrinkage = shrinkage
-        self.weighted = weighted
+        assign(locals())
 
     @property
     def n_dimensions(self) -> int:
-        """Number of dimensions of a field."""
         return 1 if isinstance(self.field, Integral) else len(self.field)
 
     def plan(self, number: int, grid: tuple[int, ...], width: int, *, preserve: bool, clip_range: bool) -> LayerPlan:
@@ -151,9 +135,8 @@ def design_pyramid(
 ) -> list[Layer]:
     """Layers that merge small overlapping fields, one dimension after the other, until one node is left.
 
-    The first layer reduces its pixels to principal components; upper layers join three neighbours along the longest
-    dimension, with one node shared between neighbouring fields. The number of features grows from layer to layer, up to
-    `n_components` at the top.
+    The first layer reduces its pixels to principal components. Upper layers join three neighbours along the longest
+    dimension, one of them shared with the next field. The number of features grows up to `n_components` at the top.
     """
     shape = (input_shape,) if isinstance(input_shape, int) else tuple(int(size) for size in input_shape)
     if n_dimensions is None:
@@ -172,30 +155,24 @@ def design_pyramid(
         field = tuple(reach if d == axis else 1 for d in range(len(grid)))
         stride = tuple(min(2, reach) if d == axis else 1 for d in range(len(grid)))
         grid = Fields(grid, field, stride, True).shape
-        out = n_components if max(grid) == 1 else min(n_components, round(1.35 * width))
-        out = min(out, reach * width)
+        out = min(reach * width, n_components if max(grid) == 1 else min(n_components, round(1.35 * width)))
         layers.append(_upper(field, stride, width, out, len(layers), options))
         width = out
     return layers
 
 
 def _bottom(field: Any, stride: Any, channels: int, n_components: int, options: Any) -> Layer:
-    n_raw = channels
-    for size in field:
-        n_raw *= size
+    n_raw = channels * prod(field)
     pca = min(20 * channels, max(1, round(0.6 * n_raw))) if n_raw > 16 else None
     inputs = n_raw if pca is None else pca
     selected = f"[:{min(10, inputs)}]" if pca is not None else ""
     expansion = f"identity | power0.8 | normalized_quadratic{selected}" if inputs > 1 else "identity | power0.8"
-    at_most = min(n_components, max(1, inputs))
-    out = min(18 if n_raw > 16 else 12, at_most)
+    out = min(18 if n_raw > 16 else 12, n_components, max(1, inputs))
     own = {"expansion": expansion, "pca": pca, "n_slow": min(3, out), "pad": True}
     return Layer(field, stride, out, **{**own, **options})
 
 
 def _upper(field: Any, stride: Any, width: int, out: int, number: int, options: Any) -> Layer:
-    expansion = "identity | power0.8"
-    if width > 1:
-        expansion += f" | normalized_quadratic[:{min(4, width)}]"
+    expansion = "identity | power0.8" + (f" | normalized_quadratic[:{min(4, width)}]" if width > 1 else "")
     own = {"expansion": expansion, "n_slow": min(4, out) if number == 1 else None, "pad": True}
     return Layer(field, stride, out, **{**own, **options})

@@ -107,7 +107,7 @@ class NodeEstimator(Extractor):
 
     def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
         """Take these sums for those of all samples, and solve."""
-        self._statistics, self._pending = statistics, ()
+        self._statistics = statistics
         self._solved = self._solve(X)
 
     def _solve(self, X: Source | None = None) -> Node:

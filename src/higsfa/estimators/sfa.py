@@ -2,112 +2,117 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.metaestimators import available_if
 
-from higsfa.core.expansion.expansion import as_expansion
 from higsfa.core.graph import build
-from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.sums.plan import sequence_plan
-from higsfa.estimators.node import NodeEstimator
-from higsfa.estimators.validation import check_data, unchanged_on_error
+from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
+from higsfa.estimators.stream import StreamEstimator, exact, joined
+from higsfa.estimators.validation import assign, check_data, unchanged_on_error
 from higsfa.graphs import SequenceGraph
-from higsfa.training.gather import ArrayReader
+from higsfa.training.sources import as_source
 from higsfa.training.statistics import Origin, SequenceStatistics
 
 
-def _expands_exactly(self: Any) -> bool:
-    """Expansions act on centred data, so the centre must be known, or not matter."""
-    if self.center is None and not as_expansion(self.expansion).is_linear:
-        raise AttributeError(
-            f"partial_fit needs the mean of the data beforehand for expansion '{self.expansion}': pass center="
-        )
-    return True
-
-
-class SequenceEstimator(NodeEstimator):
+class SequenceEstimator(StreamEstimator):
     """`fit` and `partial_fit` on time series."""
 
     _parameter_constraints = {
-        **NodeEstimator._parameter_constraints,
+        **StreamEstimator._parameter_constraints,
         "lag": [Interval(Integral, 1, None, closed="left")],
     }
 
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        expansion: Any = "identity",
+        lag: int = 1,
+        shrinkage: float = 0.0,
+        clip_range: bool = True,
+        center: Any = None,
+    ) -> None:
+        assign(locals())
+
     @_fit_context(prefer_skip_nested_validation=True)
+    @fit_documented(NO_LABELS)
     def fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
-        """Fit on one or several recordings.
+        """Fit on one or several recordings, with samples in time order.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples in time order.
-        y : ignored
-        groups : array-like of shape (n_samples,), optional
-            The recording of each sample. No transition is made from one recording to the next.
-
-        Returns
-        -------
-        self
+        {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
             graph = build.sequence(build.recording_lengths(groups, len(X)), self.lag, scaled=False)
             data = self._data(X, graph.sample_weight)
             self._adopt(SequenceStatistics(*data.gather(sequence_plan(0, graph)), self._origin()), X)
-            self._tail = data.read(np.arange(0))
-            self._recording: Any = None
+            self._tail, self._recording = data.read(np.arange(0)), None
         return self
 
-    @available_if(_expands_exactly)
+    _tail: Any = None
+    _recording: Any = None
+
+    @exact
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
-        """Go on fitting with the next samples.
+    @fit_documented(NO_LABELS)
+    def partial_fit(self, X: Any, y: Any = None, groups: Any = None, *, forgetting: float = 1.0) -> Any:
+        """Continue fitting with the next samples; the result is that of `fit` on all of them.
 
-        The result is that of `fit` on all samples at once. A recording may go on from one call to the next: without
-        `groups` all calls are one recording, with `groups` the first rows continue the last recording if they name
-        the same one. After `fit`, a new recording begins.
+        A recording may continue from one call to the next. Without `groups`, all calls are one recording; with
+        `groups`, the first rows continue the last recording if they have its name. `fit` ends a recording. Features are
+        worked out when they are asked for.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : ignored
-        groups : array-like of shape (n_samples,), optional
-            The recording of each sample.
-
-        Returns
-        -------
-        self
+        {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            first = not hasattr(self, "n_features_in_")
-            source = check_data(self, X, reset=first)
-            data = self._data(source)
-            X = data.read(np.arange(len(source)))
-            lengths = build.recording_lengths(groups, len(X))
-            ids = [None] * len(lengths) if groups is None else np.asarray(groups)[np.cumsum(lengths) - lengths].tolist()
-            known = getattr(self, "statistics_", None)
-            tail = getattr(self, "_tail", X[:0])
-            if len(tail) and ids[0] != self._recording:
-                tail = tail[:0]
-            joined = np.concatenate([tail.astype(X.dtype, copy=False), X]) if len(tail) else X
-            lengths = lengths.copy()
-            lengths[0] += len(tail)
-            graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
-            data = replace(data, read=ArrayReader(joined, data.dtype))
-            statistics = SequenceStatistics(*data.gather(sequence_plan(len(tail), graph)), self._origin())
-            self._tail = joined[max(len(joined) - lengths[-1], len(joined) - self.lag) :].copy()
-            self._recording = ids[-1]
-            self.statistics_ = statistics if known is None else known + statistics
-            with suppress(NotEnoughData):  # one sample, say: the sums are kept, features come with more data
-                self._adopt(self.statistics_, source)
+            self._take_in(self._batch(X, groups), forgetting)
         return self
+
+    @exact
+    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_documented(NO_LABELS)
+    def unlearn(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+        """Take whole recordings out of the fit again: the result is that of a fit that never saw them.
+
+        The range that inputs are clipped to stays as it was.
+
+        {parameters}
+        """
+        with unchanged_on_error(self), np.errstate(all="ignore"):
+            known, batch = self.statistics_, self._batch(X, groups)
+            lengths = build.recording_lengths(batch["groups"], len(batch["X"]))
+            self._statistics = known - self._sequence(batch["X"], lengths, 0)
+            self._solved = None
+        return self
+
+    def _batch(self, X: Any, groups: Any) -> dict[str, Any]:
+        X = np.asarray(self._check_batch(X))
+        groups = None if groups is None else np.array(groups)
+        build.recording_lengths(groups, len(X))
+        return {"X": X.reshape(len(X), -1), "groups": groups}
+
+    def _sum_batches(self, batches: tuple[dict[str, Any], ...]) -> SequenceStatistics:
+        X, groups = joined(batches, "X"), joined(batches, "groups")
+        lengths = build.recording_lengths(groups, len(X))
+        ids = [None] * len(lengths) if groups is None else groups[np.cumsum(lengths) - lengths].tolist()
+        tail = X[:0] if self._tail is None or ids[0] != self._recording else self._tail
+        if len(tail):
+            X = np.concatenate([tail.astype(X.dtype, copy=False), X])
+            lengths[0] += len(tail)
+        statistics = self._sequence(X, lengths, len(tail))
+        self._tail, self._recording = X[max(len(X) - lengths[-1], len(X) - self.lag) :].copy(), ids[-1]
+        return statistics
+
+    def _sequence(self, X: np.ndarray, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
+        """Statistics of recordings, of which the first `n_before` samples were summed before."""
+        graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
+        sums = self._data(as_source(X)).gather(sequence_plan(n_before, graph))
+        return SequenceStatistics(*sums, self._origin())
 
     def _origin(self) -> Origin:
         return SequenceGraph(self.lag).origin(None)
@@ -116,6 +121,7 @@ class SequenceEstimator(NodeEstimator):
         return self._origin().fits(origin)
 
 
+@documented(NODE)
 class SFA(SequenceEstimator):
     r"""Slow feature analysis of time series.
 
@@ -128,41 +134,7 @@ class SFA(SequenceEstimator):
     :math:`\dot C b = \Delta C b` of the covariances of :math:`z` and of its differences in time. Noise has
     :math:`\Delta = 2`.
 
-    Parameters
-    ----------
-    n_components : int, optional
-        Number of features; all of them by default.
-    expansion : str, Expansion or callable, default="identity"
-        Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
-        :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.
-    lag : int, default=1
-        Distance in time between the samples that are compared.
-    shrinkage : float, default=0.0
-        Against over-fitting: solve as if every expanded variable had white noise of this fraction of its variance on
-        top. Features are sorted by their Delta values with the noise; their own Delta values need not ascend then.
-    clip_range : bool, default=True
-        Clip inputs to their range in the training data before a nonlinear expansion, so that unseen data cannot blow
-        up. It changes nothing on the training data.
-    center : array-like of shape (n_features,), optional
-        What to subtract from the input before the expansion; the mean by default. Given beforehand, `partial_fit`
-        works with nonlinear expansions too.
-
-    Attributes
-    ----------
-    delta_values_ : array
-        Delta values, slowest first.
-    n_slow_ : int
-        Number of slow features; they are the first columns of the output.
-    n_components_ : int
-        Number of features.
-    rank_ : int
-        Rank of the covariance of the expanded data.
-    mean_ : array of shape (n_features,)
-        The centre that is subtracted from the input.
-    statistics_ : Statistics
-        The sums behind the fit. They add: ``a.statistics_ + b.statistics_``; see `fit_from_statistics`.
-    n_features_in_ : int
-        Number of inputs.
+    {parameters}
 
     References
     ----------
@@ -184,86 +156,16 @@ class SFA(SequenceEstimator):
     True
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        expansion: Any = "identity",
-        lag: int = 1,
-        shrinkage: float = 0.0,
-        clip_range: bool = True,
-        center: Any = None,
-    ) -> None:
-        self.n_components = n_components
-        self.expansion = expansion
-        self.lag = lag
-        self.shrinkage = shrinkage
-        self.clip_range = clip_range
-        self.center = center
 
-
+@documented(NODE)
 class ISFA(SequenceEstimator):
     r"""Information-preserving slow feature analysis (iSFA) of time series.
 
-    The features have two parts. The slow part :math:`s'` holds the SFA features with :math:`\Delta` below
-    `delta_threshold`. The input is predicted from them, :math:`x' \approx M s' + b`, and the reconstructive part holds
-    the first principal components of what is left, :math:`u = x' - M s' - b`. Slow features are scaled to
-    :math:`y' = \Lambda s'` (or :math:`R s'`), so that a change of a feature changes the reconstruction by as much.
-    `inverse_transform` rebuilds the input: :math:`\tilde x = M \Lambda^{-1} y' + b + W^T h + \bar x`.
-    Written with a lower-case i in the paper; independent SFA is another method.
+    {preserving}
 
-    Parameters
-    ----------
-    n_components : int, optional
-        Number of features; all of them by default.
-    expansion : str, Expansion or callable, default="identity"
-        Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
-        :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.
-    lag : int, default=1
-        Distance in time between the samples that are compared.
-    delta_threshold : float, default=1.96
-        Features with Delta below it form the slow part; noise has Delta 2. Negative: no slow part, that is PCA.
-        4 or more: slow features only.
-    n_slow : int, optional
-        The number of slow features, instead of `delta_threshold`.
-    scaling : {"sensitivity", "qr"}, default="sensitivity"
-        How slow features get amplitudes that match the reconstructive ones: by the norm of their column of M, without
-        mixing them, or by the QR decomposition of M.
-    min_scale : float, default=1e-3
-        Lower bound on the scales, relative to the largest amplitude.
-    weighted : bool, default=False
-        Whether regression and PCA use the vertex weights of the graph, too.
-    shrinkage : float, default=0.0
-        Against over-fitting: solve as if every expanded variable had white noise of this fraction of its variance on
-        top. Features are sorted by their Delta values with the noise; their own Delta values need not ascend then.
-    clip_range : bool, default=True
-        Clip inputs to their range in the training data before a nonlinear expansion, so that unseen data cannot blow
-        up. It changes nothing on the training data.
-    center : array-like of shape (n_features,), optional
-        What to subtract from the input before the expansion; the mean by default. Given beforehand, `partial_fit`
-        works with nonlinear expansions too.
+    {parameters}
 
-    Attributes
-    ----------
-    delta_values_ : array
-        Delta values, slowest first; the first `n_slow_` of them are the slow part.
-    n_slow_ : int
-        Number of slow features; they are the first columns of the output.
-    n_components_ : int
-        Number of features.
-    rank_ : int
-        Rank of the covariance of the expanded data.
-    mean_ : array of shape (n_features,)
-        The centre that is subtracted from the input.
-    statistics_ : Statistics
-        The sums behind the fit. They add: ``a.statistics_ + b.statistics_``; see `fit_from_statistics`.
-    n_features_in_ : int
-        Number of inputs.
-
-    References
-    ----------
-    Escalante-B., A. N. and Wiskott, L. (2020). Improved graph-based SFA: information preservation complements the
-    slowness principle. Machine Learning 109, 999-1037.
+    {igsfa_paper}
 
     Examples
     --------
@@ -296,14 +198,4 @@ class ISFA(SequenceEstimator):
         clip_range: bool = True,
         center: Any = None,
     ) -> None:
-        self.n_components = n_components
-        self.expansion = expansion
-        self.lag = lag
-        self.delta_threshold = delta_threshold
-        self.n_slow = n_slow
-        self.scaling = scaling
-        self.min_scale = min_scale
-        self.weighted = weighted
-        self.shrinkage = shrinkage
-        self.clip_range = clip_range
-        self.center = center
+        assign(locals())

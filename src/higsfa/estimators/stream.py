@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
 from types import MethodType
 from typing import Any
 
@@ -13,19 +12,18 @@ from higsfa.core.expansion.expansion import as_expansion
 from higsfa.estimators.node import NodeEstimator
 from higsfa.estimators.validation import assert_finite, check_data
 from higsfa.training.sources import Array as ArraySource
-from higsfa.training.sources import as_source
-from higsfa.training.statistics import Statistics
+from higsfa.training.sources import Source, as_source
+from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
 
 MAX_ROWS, MAX_VALUES = 8192, 2**22
 """Samples that wait: enough that their sums cost little more than their products, and no more memory than a tile."""
 
 
-class exact:  # noqa: N801
+class exact:
     """A method that is there only where it is exact; elsewhere, asking for it tells why not and what to change."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
-        self._method = method
-        update_wrapper(self, method)
+        self._method, self.__doc__ = method, method.__doc__
 
     def __get__(self, estimator: Any, owner: Any = None) -> Any:
         if estimator is None:
@@ -41,14 +39,17 @@ class StreamEstimator(NodeEstimator):
 
     _pending: tuple[dict[str, Any], ...] = ()
     """Batches whose sums have not been taken yet."""
+    _known_kind: Any = None
+    """Of the batches so far."""
+
+    def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
+        self._pending = ()
+        super()._adopt(statistics, X)
 
     def _why_inexact(self) -> str:
         """Why batches do not add up to a fit of all samples; empty if they do."""
         if self.center is None and not as_expansion(self.expansion).is_linear:
-            return (
-                f"the expansion '{self.expansion}' acts on centred data, so the mean must be known beforehand: pass it as "
-                "center="
-            )
+            return f"the expansion '{self.expansion}' acts on centred data: pass their mean beforehand, as center="
         return ""
 
     def _sum_batches(self, batches: tuple[dict[str, Any], ...]) -> Statistics:
@@ -64,19 +65,23 @@ class StreamEstimator(NodeEstimator):
         return np.array(source.X, order="C")
 
     def _take_in(self, batch: dict[str, Any], forgetting: float) -> None:
-        """Add a batch; features are worked out when they are asked for."""
+        """Add a batch; features are worked out when they are asked for.
+
+        A batch of a new kind is added at once, so that whatever is wrong with it is said here.
+        """
         if not 0 < forgetting <= 1:
             raise ValueError(f"forgetting must be above 0 and at most 1, got {forgetting!r}")
-        alike = not self._pending or all(_alike(self._pending[-1][key], value) for key, value in batch.items())
-        if forgetting < 1 or not alike:
+        kind = [(name, _kind(value)) for name, value in (*batch.items(), *self.get_params(deep=False).items())]
+        if forgetting < 1 or kind != self._known_kind:
             self._settle()
             if forgetting < 1 and self._statistics is not None:
                 self._statistics = self._statistics.scaled(forgetting)
         self._pending = (*self._pending, batch)
         self._solved = None
         n = sum(len(one["X"]) for one in self._pending)
-        if n >= MAX_ROWS or n * self.n_features_in_ >= MAX_VALUES or not alike:
+        if n >= MAX_ROWS or n * self.n_features_in_ >= MAX_VALUES or kind != self._known_kind:
             self._settle()
+            self._known_kind = kind
 
     def _settle(self) -> None:
         """Add the sums of all batches that wait."""
@@ -84,7 +89,17 @@ class StreamEstimator(NodeEstimator):
             batches, self._pending = self._pending, ()
             with np.errstate(all="ignore"):
                 new = self._sum_batches(batches)
+            if isinstance(self._statistics, GraphStatistics):
+                raise ValueError(
+                    f"partial_fit cannot continue this fit: its {self._statistics} are not kept class by class, as "
+                    f"they are for up to {MAX_CLASS_CHANNELS} classes of one label"
+                )
             self._statistics = new if self._statistics is None else self._statistics + new
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters; batches that wait are summed with the old ones first."""
+        self._settle()
+        return super().set_params(**params)
 
 
 def joined(batches: tuple[dict[str, Any], ...], key: str) -> Any:
@@ -100,8 +115,8 @@ def samples_of(batches: tuple[dict[str, Any], ...]) -> Any:
     return as_source(joined(batches, "X"))
 
 
-def _alike(a: Any, b: Any) -> bool:
-    """Whether two batches can be put one after the other without changing a value."""
-    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
-        return a is None and b is None
-    return a.dtype == b.dtype or (a.dtype.kind == b.dtype.kind and a.dtype.kind in "SUiub")
+def _kind(value: Any) -> Any:
+    """What tells batches apart that cannot be put one after the other without changing a value."""
+    if isinstance(value, np.ndarray):
+        return "text" if value.dtype.kind in "SU" else value.dtype
+    return value if isinstance(value, str | float | int | list | None) else id(value)

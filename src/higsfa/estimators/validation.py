@@ -36,6 +36,13 @@ class Extractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return tags
 
 
+def assign(given: dict[str, Any]) -> None:
+    """Set the parameters of an estimator: called by its `__init__` with `locals()`, before anything else is there."""
+    for name, value in given.items():
+        if name != "self":
+            setattr(given["self"], name, value)
+
+
 @contextmanager
 def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
     """A failed call leaves the estimator as it was."""

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
-from higsfa.core.graph.labels import as_labels, encode_classes, label_names, numeric, pick_label
+from higsfa.core.graph.labels import as_labels, encode_classes, holds_classes, label_names, numeric, pick_label
 from higsfa.training.statistics import Origin
 
 
@@ -298,6 +298,54 @@ class EdgeGraph(GraphRecipe):
         if n_samples is None and y is None:
             return build.explicit(self.edges, self.node_weights, _count(self.node_weights))
         return super().build(y, sample_weight=sample_weight, groups=groups, n_samples=n_samples)
+
+
+class AutoGraph(GraphRecipe):
+    """Clustered for each label that names classes, else serial.
+
+    Classes are strings, booleans, up to 20 distinct integers, and whatever is a pandas Categorical.
+    """
+
+    def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
+        names = label_names(y)
+        if not names:
+            raise ValueError(
+                "y: graph='auto' requires y to be passed, but the target y is None; "
+                "pass labels, or a graph such as SequenceGraph() for time series"
+            )
+        recipes: list[GraphRecipe] = []
+        for name in names:
+            pick_label(y, name, len(w))
+            recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0) else SerialGraph(name))
+        return recipes[0] if len(recipes) == 1 else GraphSum(recipes)
+
+    def makes(self, origin: Origin) -> bool:
+        possible = [recipe.origin(None).terms[0][:2] for recipe in (ClusteredGraph(), SerialGraph())]
+        return all(term[:2] in possible for term in origin.terms)
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        return self.settled(y, w)._build(y, w, groups, n)
+
+
+SHORTHANDS: dict[str, type[GraphRecipe]] = {
+    "auto": AutoGraph,
+    "clustered": ClusteredGraph,
+    "serial": SerialGraph,
+    "mixed": MixedGraph,
+    "window": WindowGraph,
+    "sequence": SequenceGraph,
+}
+
+
+def as_recipe(graph: Any) -> GraphRecipe:
+    """A recipe from a recipe or a shorthand such as "serial"."""
+    if isinstance(graph, GraphRecipe):
+        return graph
+    if isinstance(graph, str) and graph in SHORTHANDS:
+        return SHORTHANDS[graph]()
+    if isinstance(graph, str):
+        raise ValueError(f"graph={graph!r} is unknown; use one of {sorted(SHORTHANDS)} or a recipe of higsfa.graphs")
+    raise TypeError(f"graph must be a recipe of higsfa.graphs or a string, got {type(graph).__name__}")
 
 
 MIN_WEIGHT, MAX_WEIGHT = 1e-100, 1e100

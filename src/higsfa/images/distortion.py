@@ -1,11 +1,8 @@
 """Small random distortions of images, each a pure function of the seed and the indices of the image and the copy.
 
-A network reads its data several times, in any order, on several threads or machines, and must see the same pixels each
-time. So every random number is a hash (splitmix64) of what it is for, not the next state of a generator. Pixels follow
-from it by integers and single IEEE operations, without functions of the mathematical library, so they do not depend on
-the machine. (Noise comes from a table of normal quantiles, rounded to single precision.)
-
-The geometric parts are composed into one warp, see :class:`higsfa.images.geometry.Warp`.
+A network reads its data several times, in any order, on many threads or machines, and must see the same pixels each
+time. So a random number is a hash (splitmix64) of what it is for, and pixels follow from it by integers and single IEEE
+operations, without the mathematical library. (Noise comes from a table of normal quantiles in single precision.)
 """
 
 from __future__ import annotations
@@ -21,24 +18,21 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from higsfa.images.geometry import DOUBLE, SINGLE, CubicWarp, LinearWarp, Warp
-from higsfa.images.pixels import check_range, limits
-
-__all__ = ["Distortion"]
+from higsfa.images.pixels import check_range, limits, stored
 
 Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 
 WARPS: dict[str, type[Warp]] = {"linear": LinearWarp, "cubic": CubicWarp}
 
-# Indices of the random numbers of a copy. Those from NOISE on are for the noise of each channel.
-SHIFT_X, SHIFT_Y, ROTATION, SCALE, MIRROR, BRIGHTNESS, CONTRAST, NOISE = range(8)
+# A copy has one random number for each field of Draw; those from NOISE on are for the noise of each channel.
+NOISE = 7
 
 
 class Draw(NamedTuple):
-    """Amounts of distortion, one array with a value per copy for each.
+    """Amounts of distortion, one value per copy, in the units of :class:`Distortion`; scale and contrast are factors.
 
-    Shifts are in pixels, to the right and down; rotation is in degrees, counter-clockwise; scale and contrast are
-    factors; brightness is a fraction of the full range of grey values.
+    Shifts go to the right and down, rotations counter-clockwise.
     """
 
     shift_x: Floats
@@ -54,8 +48,7 @@ class Draw(NamedTuple):
 class Distortion:
     """Shift, rotate, scale, flip and brighten images by small random amounts, and add noise.
 
-    Every amount is uniform between minus and plus the amplitude given here. Changing one amplitude does not change the
-    random numbers of the others.
+    Every amount is uniform between minus and plus the amplitude given here, and independent of the other amplitudes.
 
     Parameters
     ----------
@@ -69,25 +62,23 @@ class Distortion:
     brightness : float, default=0.0
         Added to all grey values, as a fraction of the full range (that of the dtype for integers, 1 for floats).
     contrast : float, default=0.0
-        Change of the factor that scales grey values about the middle of the range (0.5 for floats).
+        Change of the factor that scales grey values about the middle of the range.
     mirror : bool, default=False
-        Whether half of the copies are flipped left to right.
+        Flip half of the copies left to right.
     noise : float, default=0.0
         Standard deviation of independent normal noise in each pixel and channel, as a fraction of the full range.
     identity_first : bool, default=False
-        Whether copy 0 of an image is the image itself.
+        Make copy 0 of an image the image itself.
     interpolation : {"cubic", "linear"}, default="cubic"
-        Interpolation of grey values between pixels. "cubic" (cubic B-splines through all pixels) keeps fine lines and
-        grain. "linear" (between the nearest four pixels) is nearly three times as fast but blurs them, so that
-        undistorted images look different to a network that was trained on such copies.
+        Cubic B-splines keep fine lines and grain. "linear" is nearly three times as fast but blurs them, so that
+        undistorted images look different to a network trained on such copies.
 
     Notes
     -----
-    An image is flipped first, then scaled and rotated, then shifted; pixels at the border are repeated outwards. Then
-    come contrast, brightness and noise. Integers are rounded and clipped to the range of their dtype. Floats are not
-    clipped, and cubic interpolation overshoots a little beside sharp edges. Shifts by whole pixels do not change grey
-    values, except for rounding errors of floats with cubic interpolation. A float that is not finite makes the pixels
-    around it invalid: its neighbours with linear interpolation, up to 33 pixels away with cubic.
+    An image is flipped, scaled and rotated, then shifted; pixels at the border are repeated outwards. Then come
+    contrast, brightness and noise. Integers are rounded and clipped to the range of their dtype; floats are not
+    clipped, and cubic interpolation overshoots a little beside sharp edges. A float that is not finite spoils its
+    neighbours with linear interpolation, and pixels up to 33 away with cubic.
 
     The defaults are those of the data sets DR and S of the paper.
 
@@ -113,31 +104,20 @@ class Distortion:
     interpolation: Literal["linear", "cubic"] = "cubic"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < 2**64:
-            raise ValueError(f"seed={self.seed} must be between 0 and 2**64 - 1")
         if self.interpolation not in WARPS:
             raise ValueError(f"interpolation={self.interpolation!r} must be one of {', '.join(map(repr, WARPS))}")
         largest = {"shift": 1e4, "rotation": 180.0, "scale": 0.99, "brightness": 10.0, "contrast": 1.0, "noise": 10.0}
-        for name, limit in largest.items():
+        for name, limit in ({"seed": 2**64 - 1} | largest).items():
             if not 0 <= getattr(self, name) <= limit:
-                raise ValueError(f"{name}={getattr(self, name)} is an amplitude and must be between 0 and {limit:g}")
+                raise ValueError(f"{name}={getattr(self, name)} must be between 0 and {limit}")
 
     def draw(self, samples: ArrayLike, copies: ArrayLike) -> Draw:
-        """The amounts of distortion of these copies of these images; `identity_first` has no influence."""
-        random = uniforms(copy_keys(self.seed, samples, copies), NOISE)
-
-        def between(parameter: int, amplitude: float) -> Floats:
-            return amplitude * (2.0 * random[:, parameter] - 1.0)
-
-        return Draw(
-            shift_x=between(SHIFT_X, self.shift),
-            shift_y=between(SHIFT_Y, self.shift),
-            rotation=between(ROTATION, self.rotation),
-            scale=1.0 + between(SCALE, self.scale),
-            mirror=(random[:, MIRROR] < 0.5) & self.mirror,
-            brightness=between(BRIGHTNESS, self.brightness),
-            contrast=1.0 + between(CONTRAST, self.contrast),
-        )
+        """The amounts of distortion of these copies of these images, whatever `identity_first` is."""
+        words = stream(copy_keys(self.seed, samples, copies), 0, NOISE).T
+        random = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53  # uniform in [0, 1)
+        amplitudes = (self.shift, self.shift, self.rotation, self.scale, 0.0, self.brightness, self.contrast)
+        x, y, rotation, scale, _, brightness, contrast = np.array(amplitudes)[:, None] * (2.0 * random - 1.0)
+        return Draw(x, y, rotation, 1.0 + scale, (random[4] < 0.5) & self.mirror, brightness, 1.0 + contrast)
 
     def apply(self, images: ArrayLike, samples: ArrayLike, copies: ArrayLike) -> NDArray[Any]:
         """Distort images.
@@ -146,10 +126,8 @@ class Distortion:
         ----------
         images : array of shape (n, height, width) or (n, height, width, channels)
             Integers of at most 32 bits, or floats, which must be from 0 to 1 for brightness, contrast and noise.
-        samples : int array of shape (n,)
-            Index of each image in the whole data set.
-        copies : int array of shape (n,)
-            Index of the copy of each image.
+        samples, copies : int arrays of shape (n,)
+            Index of each image in the whole data set, and of its copy.
 
         Returns
         -------
@@ -170,38 +148,22 @@ class Distortion:
         n, height, width = images.shape[:3]
         channels = images.shape[3] if images.ndim == 4 else 1
         planes = images.reshape(n, height, width, channels)
-        warp = WARPS[self.interpolation](n, height, width, self._reach(height, width), images.dtype)
+        reach = (height + width + 2 * self.shift) / (1.0 - self.scale) + height + width  # bounds positions and terms
+        warp = WARPS[self.interpolation](n, height, width, reach, images.dtype)
+        moves = self.shift or self.rotation or self.scale or self.mirror
         for lo in range(0, n, warp.batch):
             part = slice(lo, lo + warp.batch)
-            if self._moves:
-                warp.locate(*self._positions(Draw._make(amount[part] for amount in draw), height, width))
+            if moves:
+                warp.locate(*_positions(Draw._make(amount[part] for amount in draw), height, width))
             for channel in range(channels):
-                grey = warp.read(planes[part, :, :, channel]) if self._moves else warp.copy(planes[part, :, :, channel])
+                plane = planes[part, :, :, channel]
+                grey = warp.read(plane) if moves else plane.astype(warp.real)
                 self._tone(grey, draw.contrast[part], draw.brightness[part], keys[part], images.dtype, channel)
-                out.reshape(planes.shape)[part, :, :, channel] = _rounded(grey, images.dtype)
+                out.reshape(planes.shape)[part, :, :, channel] = stored(grey, images.dtype, clip=False)
         if self.identity_first:
             first = copies == 0
             out[first] = images[first]
         return out
-
-    @property
-    def _moves(self) -> bool:
-        return bool(self.shift or self.rotation or self.scale or self.mirror)
-
-    def _reach(self, height: int, width: int) -> float:
-        """A bound of all positions and of their terms."""
-        return (height + width + 2 * self.shift) / (1.0 - self.scale) + height + width
-
-    def _positions(self, draw: Draw, height: int, width: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """Positions that pixels are read from, as :meth:`Warp.locate` takes them."""
-        sin, cos = (part / draw.scale for part in sin_cos(np.deg2rad(draw.rotation)))
-        x, y = (width - 1) / 2, (height - 1) / 2
-        right = np.arange(width) - x - draw.shift_x[:, None]
-        down = np.arange(height) - y - draw.shift_y[:, None]
-        flip = np.where(draw.mirror, -1.0, 1.0)
-        along_x, across_x = right * (cos * flip)[:, None] + x, -down * (sin * flip)[:, None]
-        along_y, across_y = right * sin[:, None], down * cos[:, None] + y
-        return along_x, across_x, along_y, across_y
 
     def _tone(
         self, grey: NDArray[Any], contrast: Floats, brightness: Floats, keys: Keys, dtype: np.dtype[Any], channel: int
@@ -213,9 +175,19 @@ class Distortion:
             grey *= contrast.astype(grey.dtype)[:, None, None]
             grey += offset.astype(grey.dtype)[:, None, None]
         if self.noise:
-            rough = normal(keys, NOISE + channel, grey[0].size)
-            rough *= np.float32(self.noise * (high - low))
+            rough = normal(keys, NOISE + channel, grey[0].size) * np.float32(self.noise * (high - low))
             grey += rough.reshape(grey.shape)
+
+
+def _positions(draw: Draw, height: int, width: int) -> tuple[Floats, Floats, Floats, Floats]:
+    """The positions to read pixels from, as arguments of :meth:`Warp.locate`."""
+    sin, cos = (part / draw.scale for part in sin_cos(np.deg2rad(draw.rotation)))
+    x, y = (width - 1) / 2, (height - 1) / 2
+    right = np.arange(width) - x - draw.shift_x[:, None]
+    down = np.arange(height) - y - draw.shift_y[:, None]
+    flip = np.where(draw.mirror, -1.0, 1.0)
+    along_x, across_x = right * (cos * flip)[:, None] + x, -down * (sin * flip)[:, None]
+    return along_x, across_x, right * sin[:, None], down * cos[:, None] + y
 
 
 def copy_keys(seed: int, samples: ArrayLike, copies: ArrayLike) -> Keys:
@@ -229,12 +201,10 @@ def copy_keys(seed: int, samples: ArrayLike, copies: ArrayLike) -> Keys:
 def mix(x: Keys) -> Keys:
     """The output function of splitmix64 (Steele, Lea and Flood 2014), modulo 2^64."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
-    return x
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x ^= x >> np.uint64(shift)
+        x *= np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
 
 
 def stream(keys: Keys, first: int, length: int) -> Keys:
@@ -242,15 +212,9 @@ def stream(keys: Keys, first: int, length: int) -> Keys:
     return mix(keys[:, None] + np.arange(first, first + length, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
 
 
-def uniforms(keys: Keys, length: int) -> Floats:
-    """Uniform numbers in [0, 1), of shape (n, length)."""
-    return (stream(keys, 0, length) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
 def normal(keys: Keys, parameter: int, length: int) -> NDArray[np.float32]:
     """Normal numbers of shape (n, length), from 16 random bits each."""
-    own = stream(keys, parameter, 1)[:, 0]
-    words = stream(own, 0, -(-length // 4))
+    words = stream(stream(keys, parameter, 1)[:, 0], 0, -(-length // 4))
     return quantiles()[words.astype("<u8").view("<u2")[:, :length]]
 
 
@@ -264,17 +228,10 @@ def quantiles() -> NDArray[np.float32]:
 
 
 def sin_cos(angle: Floats) -> Iterator[Floats]:
-    """Sine and cosine of angles up to pi, to 1e-14, by sums and products only: the same on every machine."""
+    """Sine and cosine of angles up to pi, to 1e-14, with the same bits on every machine."""
     square = angle * angle
     for first, start in ((angle, 1), (1.0, 0)):
         series = np.zeros_like(angle)
         for power in range(start + 28, start - 1, -2):
             series = series * square + (-1.0) ** ((power - start) // 2) / factorial(power)
         yield series * first
-
-
-def _rounded(grey: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    if dtype.kind != "f":
-        np.rint(grey, out=grey)
-        np.clip(grey, *limits(dtype), out=grey)
-    return grey

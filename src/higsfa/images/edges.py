@@ -7,17 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa.images.pixels import check_range, full_range
-
-__all__ = ["oriented_edges"]
+from higsfa.images.pixels import check_range
 
 
 def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch: int = 32) -> NDArray[np.float32]:
     """Strength of edges in each direction, in each cell of grey images.
 
-    A front end for networks on photographs, whose pixels depend more on light and skin than on the label. Nothing is
-    learned, and images do not influence each other. Use ``sources.map(images, oriented_edges)`` for training and
-    ``oriented_edges(images)`` afterwards; :func:`higsfa.presets.photographs` is a network for its output.
+    A fixed front end for networks on photographs, whose pixels depend more on light and skin than on the label. Train
+    on ``sources.map(images, oriented_edges)``; :func:`higsfa.presets.photographs` is a network for its output.
 
     Parameters
     ----------
@@ -26,10 +23,9 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
     cell : int, default=4
         Side of a cell in pixels.
     directions : int, default=12
-        Directions from dark to bright, all around the circle: channel 0 is brighter to the right, and the next ones
-        turn clockwise, towards brighter below.
+        Directions from dark to bright around the circle: channel 0 is brighter to the right, the next turn clockwise.
     batch : int, default=32
-        Images at a time. The result does not depend on it.
+        Images at a time; it does not change the result.
 
     Returns
     -------
@@ -38,18 +34,15 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
 
     Notes
     -----
-    The gradient of each pixel is distributed over the directions, averaged with triangular weights that reach half a
-    cell into the neighbouring cells, and divided by the mean strength of edges in 3 x 3 cells, so that contrast matters
-    little. Adding a constant to an image changes nothing.
+    The gradient of each pixel is shared out over the directions, averaged with triangular weights that reach half a
+    cell into the next cells, and divided by the mean strength of edges in 3 x 3 cells, so that contrast matters little.
 
     Examples
     --------
     >>> brighter_to_the_right = np.tile(np.linspace(0, 1, 64), (5, 64, 1))
     >>> edges = oriented_edges(brighter_to_the_right)
-    >>> edges.shape
-    (5, 16, 16, 13)
-    >>> int(edges[0, 8, 8, :12].argmax())
-    0
+    >>> edges.shape, int(edges[0, 8, 8, :12].argmax())
+    ((5, 16, 16, 13), 0)
     """
     images = np.asarray(images)
     for name, value in (("cell", cell), ("directions", directions), ("batch", batch)):
@@ -60,8 +53,7 @@ def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12, batch
     n, height, width = images.shape
     if height % cell or width % cell or not height or not width:
         raise ValueError(f"images of {height} x {width} pixels do not divide into cells of {cell} x {cell}; crop them")
-    check_range(images)
-    black, white = full_range(images)
+    black, white = check_range(images)
     down, right = _triangles(height, cell), _triangles(width, cell).T
     angles = 2 * np.pi / directions * np.arange(directions, dtype=np.float32)
     out = np.empty((n, height // cell, width // cell, directions + 1), np.float32)
@@ -76,8 +68,7 @@ def _describe(x: NDArray[Any], down: NDArray[Any], right: NDArray[Any], angles: 
     gy, gx = np.zeros_like(x), np.zeros_like(x)
     gy[:, 1:-1], gx[:, :, 1:-1] = (x[:, 2:] - x[:, :-2]) / 2, (x[:, :, 2:] - x[:, :, :-2]) / 2
     strength = np.sqrt(gx**2 + gy**2) + np.float32(1e-6)
-    gy /= strength
-    gx /= strength
+    gy, gx = gy / strength, gx / strength
     pooled = []
     for cos, sin in zip(np.cos(angles), np.sin(angles), strict=True):
         share = np.maximum(gx * cos + gy * sin, 0)

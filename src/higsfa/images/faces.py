@@ -12,10 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from higsfa.images.geometry import Similarity, center_of, centered, warp
+from higsfa.images.geometry import Similarity, centered, warp
 from higsfa.images.pixels import as_picture, full_range, normalize_contrast, stored
-
-__all__ = ["FaceSampler", "normalize_pose", "sample_face"]
 
 POSE_SIZE = (260, 256)
 EYE_DISTANCE, EYE_HEIGHT = 60.0, 96.0
@@ -39,20 +37,14 @@ def normalize_pose(
         The centres of the eyes, (x, y) as in :mod:`higsfa.images.geometry`, in any order. Without them, or with NaN,
         the largest centred part of the aspect ratio of `size` is taken.
     size : (height, width), default=(260, 256)
-        Size of the result.
-    eye_distance : float, default=60
-        Pixels between the eyes in the result.
-    eye_height : float, default=96
-        Row of the eyes in the result, counted from 0 at the top. They are symmetric about its vertical axis.
+        Size of the result; the default is the paper's.
+    eye_distance, eye_height : float, default=60 and 96
+        Pixels between the eyes, and their row, in the result. The paper does not give them; the defaults put the middle
+        between eyes and mouth of a frontal face near the centre.
 
     Returns
     -------
     array of that size, with the dtype and the channels of the image
-
-    Notes
-    -----
-    The size is the paper's. The paper gives neither the distance of the eyes nor their row. With these defaults the
-    middle between eyes and mouth of a frontal face is near the centre.
 
     Examples
     --------
@@ -74,10 +66,8 @@ def sample_face(image: Any, size: int = 96, square: float | None = SQUARE, shift
         For instance the result of :func:`normalize_pose`.
     size : int, default=96
         Height and width of the result.
-    square : float, default=182.4
-        Side of the square in pixels of the image; None for the largest that fits.
-    shift_up : float, default=3.6
-        Distance of the centre of the square above the centre of the image, in pixels of the image.
+    square, shift_up : float, default=182.4 and 3.6
+        Side of the square, or None for the largest that fits, and how far its centre is above that of the image.
 
     Returns
     -------
@@ -96,7 +86,7 @@ def pose_map(
         raise ValueError(f"size={size!r} must be (height, width)")
     positions = None if eyes is None else np.asarray(eyes, dtype=np.float64)
     if positions is None or np.isnan(positions).any():
-        return centered(size, center_of(shape), min(shape[0] / size[0], shape[1] / size[1]))
+        return centered(size, shape, min(shape[0] / size[0], shape[1] / size[1]))
     if positions.shape != (2, 2) or not np.all(np.abs(positions) < 1e6):
         raise ValueError(f"eyes={positions.tolist()} must be two positions (x, y) in the picture")
     if not eye_distance > 0:
@@ -114,44 +104,32 @@ def square_map(shape: tuple[int, int], size: int, square: float | None, shift_up
     side = min(shape) if square is None else square
     if size < 1 or not side > 0:
         raise ValueError(f"size={size!r} and square={square!r} must be positive")
-    x, y = center_of(shape)
-    return centered((size, size), (x, y - shift_up), side / size)
+    return centered((size, size), shape, side / size, shift_up)
 
 
 @dataclass(frozen=True)
 class FaceSampler:
-    """From photographs to small normalised faces: pose, square and contrast in one step.
+    """From photographs to small normalised faces: pose, square and contrast in one step, rounded once at the end.
 
-    A sampler for :func:`higsfa.sources.images`. The two geometric steps are composed, so that pixels are read from the
-    photograph only once. The defaults are the paper's.
+    A sampler for :func:`higsfa.sources.images`. The defaults are the paper's.
 
     Parameters
     ----------
     size : int, default=96
         Height and width of the result.
     eyes : dict from path to array of shape (2, 2), optional
-        The eyes in each photograph, (x, y) in the upright picture; see :meth:`of`. Without it, the centre of every
-        photograph is cropped.
+        The eyes in each photograph, (x, y) in the upright picture; see :meth:`of`. By default centres are cropped.
     without_eyes : {"raise", "center"}, default="raise"
-        What to do with a photograph that is not in `eyes`, or whose eyes are NaN: raise an error, or crop its centre.
+        What to do with a photograph whose eyes are not known, or NaN: raise an error, or crop its centre.
     contrast : bool, default=True
-        Whether to normalise the contrast.
-    mean, std, window : float
-        As in :func:`normalize_contrast`.
-    pose_size, eye_distance, eye_height
-        As in :func:`normalize_pose`.
-    square, shift_up
-        As in :func:`sample_face`.
+        Whether to normalise the contrast; `mean`, `std` and `window` are as in :func:`normalize_contrast`.
+    pose_size, eye_distance, eye_height, square, shift_up
+        As in :func:`normalize_pose` and :func:`sample_face`.
 
     Notes
     -----
-    The result has the dtype of the photograph, uint8 for files. It is rounded once, at the end.
-
-    Distorted copies for training, with variations of mean and contrast, are made of the results:
-    ``sources.repeat(sources.images(paths, sampler), 22, Distortion(contrast=0.1, brightness=0.03))``.
-
-    Samplers can be pickled and compared. Their repr has a digest of the eyes, by which caches and checkpoints notice
-    that eyes have changed.
+    For distorted copies use ``sources.repeat(sources.images(paths, sampler), 22, Distortion(contrast=0.1))``.
+    Results have the dtype of the photograph. A digest of the eyes in the repr tells caches when eyes have changed.
 
     Examples
     --------
@@ -180,14 +158,12 @@ class FaceSampler:
             raise ValueError(f"without_eyes={self.without_eyes!r} must be 'raise' or 'center'")
         if self.eyes is None:
             return
-        positions: dict[str, NDArray[np.float64]] = {}
-        for path, eyes in self.eyes.items():
-            positions[_key(path)] = own = np.array(eyes, dtype=np.float64)
-            if own.shape != (2, 2):
-                raise ValueError(f"eyes: {path} must have two positions (x, y), got an array of shape {own.shape}")
+        positions = {_key(path): np.array(eyes, dtype=np.float64) for path, eyes in self.eyes.items()}
         digest = hashlib.sha256()
-        for key in sorted(positions):
-            digest.update(key.encode("utf-8", "surrogateescape") + b"\0" + positions[key].tobytes())
+        for key, eyes in sorted(positions.items(), key=lambda item: item[0]):
+            if eyes.shape != (2, 2):
+                raise ValueError(f"eyes: {key} must have two positions (x, y), got an array of shape {eyes.shape}")
+            digest.update(key.encode("utf-8", "surrogateescape") + b"\0" + eyes.tobytes())
         object.__setattr__(self, "eyes", positions)
         object.__setattr__(self, "eyes_digest", digest.hexdigest()[:32])
 
@@ -199,7 +175,15 @@ class FaceSampler:
 
     def __call__(self, image: Any) -> NDArray[Any]:
         """The face in a photograph, whose eyes are looked up by ``image.filename``."""
-        return self.sample(image, self._eyes_of(getattr(image, "filename", "")))
+        filename = getattr(image, "filename", "")
+        eyes = self.eyes.get(_key(filename)) if self.eyes and filename else None
+        known = eyes is not None and not np.isnan(eyes).any()
+        if self.eyes is not None and not known and self.without_eyes == "raise":
+            raise ValueError(
+                f"the eyes in {filename or 'a picture without a file name'} are not known; "
+                "give them, or use without_eyes='center' to crop the centre of such pictures"
+            )
+        return self.sample(image, eyes)
 
     def sample(self, image: Any, eyes: ArrayLike | None = None) -> NDArray[Any]:
         """The face in a photograph with these eyes."""
@@ -213,17 +197,6 @@ class FaceSampler:
         unit = (face[None] - np.float32(low)) / np.float32(high - low)
         even = normalize_contrast(unit, self.mean, self.std, self.window, clip=False)[0]
         return stored(low + (high - low) * even, picture.dtype)
-
-    def _eyes_of(self, filename: Any) -> NDArray[np.float64] | None:
-        if self.eyes is None:
-            return None
-        eyes = self.eyes.get(_key(filename)) if filename else None
-        if (eyes is None or np.isnan(eyes).any()) and self.without_eyes == "raise":
-            raise ValueError(
-                f"the eyes in {filename or 'a picture without a file name'} are not known; "
-                "give them, or use without_eyes='center' to crop the centre of such pictures"
-            )
-        return eyes
 
 
 def _key(path: str | PathLike[str]) -> str:

@@ -3,13 +3,12 @@
 All of :mod:`higsfa.images` follows one convention:
 
 - A picture is an array (height, width) or (height, width, channels). Sizes are (height, width).
-- A position is (x, y) in pixels, x to the right and y down. Integers are centres of pixels, and (0, 0) is the centre of
-  the top left pixel. So a picture extends from -0.5 to width - 0.5 and has its centre at (width - 1) / 2.
-- Angles are in degrees, counter-clockwise as seen. Outside of a picture the pixels at its border are repeated.
+- A position is (x, y) in pixels, x to the right and y down. Integers are centres of pixels, (0, 0) that of the top left
+  one. So a picture extends from -0.5 to width - 0.5 and has its centre at (width - 1) / 2.
+- Angles are in degrees, counter-clockwise as seen. Outside a picture, the pixels at its border are repeated.
 
-There are two ways to read grey values. :func:`warp` reads one large photograph through Pillow, with antialiasing.
-:class:`Warp` reads batches of small images, in scratch memory that is used again for each batch. Its results depend
-neither on the machine nor on the batch: positions are rounded to 2^-20 pixels and are integers from there on, and grey
+:func:`warp` reads one large photograph through Pillow, with antialiasing. :class:`Warp` reads batches of small images,
+with the same bits on every machine and for every batch: positions are integers, multiples of 2^-20 pixels, and grey
 values are computed by single IEEE operations in a fixed order.
 """
 
@@ -24,31 +23,21 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["DOUBLE", "SINGLE", "CubicWarp", "LinearWarp", "Similarity", "Warp", "centered", "warp"]
-
 Floats = NDArray[np.float64]
 
-MAX_SAMPLES = 8
-"""Most samples, in either direction, that a pixel of a result is the mean of. Larger pictures are reduced first."""
-MAX_POSITION = 1e6
-"""Positions further away than this are mistakes."""
-MAX_SCALE = 1e4
-"""Larger scales are mistakes."""
-FRACTION = 20
-"""Fractional bits of a position."""
-BATCH_PIXELS = 2**15
-"""Pixels in a batch: the arrays in use then stay in the second-level cache."""
+MAX_SAMPLES = 8  # in either direction, averaged for a pixel of a result; larger pictures are reduced first
+MAX_POSITION, MAX_SCALE = 1e6, 1e4  # anything beyond is a mistake
+FRACTION = 20  # fractional bits of a position
+BATCH_PIXELS = 2**15  # the arrays in use then stay in the second-level cache
 SINGLE = tuple(np.dtype(t) for t in (np.uint8, np.int8, np.uint16, np.int16, np.float16, np.float32))
 DOUBLE = tuple(np.dtype(t) for t in (np.uint32, np.int32, np.float64))
-POLE = sqrt(3.0) - 2.0
-"""x + 4 + 1/x = (1 - POLE x) (1 - POLE / x) / -POLE."""
+POLE = sqrt(3.0) - 2.0  # x + 4 + 1/x = (1 - POLE x) (1 - POLE / x) / -POLE
 
 
 class Similarity(NamedTuple):
-    """A rotation, scaling and shift of positions: p becomes A p + b, A = [[a, -c], [c, a]], b = (x, y).
+    """A map from positions in a result to the picture it is read from: p -> A p + b, A = [[a, -c], [c, a]], b = (x, y).
 
-    It maps positions in a result to positions in the picture that the result is read from. Steps are composed as
-    similarities, so that pixels are read only once.
+    Steps are composed as similarities, so that pixels are read only once.
     """
 
     a: float
@@ -70,33 +59,17 @@ class Similarity(NamedTuple):
         return Similarity(a, c, *self(first.x, first.y))
 
 
-def centered(size: tuple[int, int], center: tuple[float, float], scale: float) -> Similarity:
-    """The map from a result of this size to a picture that maps the centre of the result to `center`."""
-    height, width = size
-    return Similarity(scale, 0.0, center[0] - scale * (width - 1) / 2, center[1] - scale * (height - 1) / 2)
-
-
-def center_of(size: tuple[int, int]) -> tuple[float, float]:
-    height, width = size
-    return (width - 1) / 2, (height - 1) / 2
+def centered(size: tuple[int, int], shape: tuple[int, int], scale: float, shift_up: float = 0.0) -> Similarity:
+    """From the centre of a result of this size to the centre of a picture of this shape, or above it."""
+    x = (shape[1] - 1) / 2 - scale * (size[1] - 1) / 2
+    return Similarity(scale, 0.0, x, (shape[0] - 1) / 2 - shift_up - scale * (size[0] - 1) / 2)
 
 
 def warp(picture: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDArray[np.float32]:
     """Read a picture of this size whose pixel (x, y) is at ``where(x, y)`` in the given picture.
 
-    If the result is coarser than the picture it is antialiased: each pixel is the mean of bilinear samples of its
-    square that are at most one pixel of the picture apart.
-
-    Parameters
-    ----------
-    picture : array of shape (height, width) or (height, width, channels)
-    where : Similarity
-        From positions in the result to positions in the picture.
-    size : (height, width)
-
-    Returns
-    -------
-    array of the size, with the channels and in the range of the picture
+    If the result is coarser than the picture, each pixel is the mean of bilinear samples of its square that are at most
+    one pixel of the picture apart.
     """
     height, width = picture.shape[:2]
     # A larger scale would read mostly repeated borders, which take memory.
@@ -111,89 +84,69 @@ def warp(picture: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDA
 def _warp_plane(plane: NDArray[Any], where: Similarity, size: tuple[int, int]) -> NDArray[np.float32]:
     if where.scale > MAX_SAMPLES:
         factor = floor(2 * where.scale / MAX_SAMPLES)
-        small = Image.fromarray(np.ascontiguousarray(plane)) if plane.dtype == np.uint8 else _as_float(plane)
-        plane = np.asarray(small.reduce(factor))
+        large = Image.fromarray(np.ascontiguousarray(plane)) if plane.dtype == np.uint8 else _as_float(plane)
+        plane = np.asarray(large.reduce(factor))
         # The centre of a reduced pixel is the centre of the `factor` pixels that it is the mean of.
         where = Similarity(1 / factor, 0.0, (1 - factor) / (2 * factor), (1 - factor) / (2 * factor)).after(where)
     n = max(1, ceil(where.scale - 1e-9))
     fine = where.after(Similarity(1 / n, 0.0, (1 - n) / (2 * n), (1 - n) / (2 * n)))
     height, width = n * size[0], n * size[1]
-    part, left, top = _surroundings(plane, fine, height, width)
-    # Pillow's origin is the corner of the first pixel, not its centre.
-    x, y = fine(-0.5, -0.5)
-    data = (fine.a, -fine.c, x - left + 0.5, fine.c, fine.a, y - top + 0.5)
+    # The part of the picture that the result reads, with repeated borders.
+    x, y = fine(np.array([0, width, 0, width]) - 0.5, np.array([0, 0, height, height]) - 0.5)
+    columns, rows = (np.arange(floor(p.min()) - 1, ceil(p.max()) + 2) for p in (x, y))
+    part = plane[np.ix_(np.clip(rows, 0, plane.shape[0] - 1), np.clip(columns, 0, plane.shape[1] - 1))]
+    # Pillow's origin is the corner of the first pixel, not its centre; x[0], y[0] is the corner of the result.
+    data = (fine.a, -fine.c, x[0] - columns[0] + 0.5, fine.c, fine.a, y[0] - rows[0] + 0.5)
     read = _as_float(part).transform((width, height), Image.Transform.AFFINE, data, Image.Resampling.BILINEAR)
     return np.asarray(read if n == 1 else read.reduce(n))
-
-
-def _surroundings(plane: NDArray[Any], where: Similarity, height: int, width: int) -> tuple[NDArray[Any], int, int]:
-    """The part of a picture that a result reads, with repeated borders, and the position of its first pixel."""
-    x, y = where(np.array([0, width, 0, width]) - 0.5, np.array([0, 0, height, height]) - 0.5)
-    columns, rows = (np.arange(floor(p.min()) - 1, ceil(p.max()) + 2) for p in (x, y))
-    inside = np.ix_(np.clip(rows, 0, plane.shape[0] - 1), np.clip(columns, 0, plane.shape[1] - 1))
-    return plane[inside], int(columns[0]), int(rows[0])
 
 
 def _as_float(plane: NDArray[Any]) -> Image.Image:
     return Image.fromarray(np.ascontiguousarray(plane, dtype=np.float32))
 
 
+def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The float type to compute pixels of this dtype in."""
+    return np.dtype(np.float64 if dtype in DOUBLE else np.float32)
+
+
 class Warp(ABC):
-    """Positions that the pixels of a batch are read from; subclasses interpolate there."""
+    """Reads batches of images at given positions; subclasses interpolate."""
 
     taps: ClassVar[int]
     """Number of neighbours, in either direction, that a grey value is computed from."""
+    margin = 0
+    """Number of pixels beyond the neighbours, to either side, that a grey value depends on."""
 
     def __init__(self, n_images: int, height: int, width: int, reach: float, dtype: np.dtype[Any]) -> None:
         self.height, self.width = height, width
         self.batch = min(n_images, max(1, BATCH_PIXELS // (height * width)))
-        self.size = (self.batch, height, width)
-        self.real = np.dtype(np.float64 if dtype in DOUBLE else np.float32)
+        self.real = real_of(dtype)
+        self.integer = np.int32 if reach * 2**FRACTION < 2**31 else np.int64
         # Size of an image in memory, with the neighbours of pixels at the border.
         self.rows, self.stride = height + self.taps - 1 + 2 * self.margin, width + self.taps - 1
-        self.base = (np.arange(self.batch) * self.rows * self.stride)[:, None, None]
-        integer = np.int32 if reach * 2**FRACTION < 2**31 else np.int64
-        self.x, self.y, self.scratch = (np.empty(self.size, dtype=integer) for _ in range(3))
-        self.index = np.empty(self.size, dtype=np.intp)
-        self.right, self.down, self.grey = (np.empty(self.size, dtype=self.real) for _ in range(3))
-
-    @property
-    def margin(self) -> int:
-        """Number of pixels beyond the neighbours, to either side, that a grey value depends on."""
-        return 0
 
     def locate(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
         """Set positions to x = along_x[c] + across_x[r], y = along_y[c] + across_y[r] for columns c and rows r.
 
         A position is stored as the index of its top left neighbour, and the distances right and down from there.
         """
-        n = len(along_x)
-        for position, along, across, last in (
-            (self.x[:n], along_x, across_x, self.width - 1),
-            (self.y[:n], along_y, across_y, self.height - 1),
-        ):
-            column, row = (np.rint(part * 2**FRACTION).astype(position.dtype) for part in (along, across))
-            np.add(column[:, None, :], row[:, :, None], out=position)
-            np.clip(position, 0, last << FRACTION, out=position)
-        index, scratch = self.index[:n], self.scratch[:n]
-        np.right_shift(self.y[:n], FRACTION, out=scratch)
-        np.multiply(scratch, self.stride, out=index)
-        np.right_shift(self.x[:n], FRACTION, out=scratch)
-        index += scratch
-        index += self.base[:n]
-        for position, offset in ((self.x[:n], self.right[:n]), (self.y[:n], self.down[:n])):
-            np.bitwise_and(position, (1 << FRACTION) - 1, out=position)
-            np.multiply(position, 2.0**-FRACTION, out=offset, casting="unsafe", dtype=offset.dtype)
-
-    def copy(self, plane: NDArray[Any]) -> NDArray[Any]:
-        """The batch itself, in an array that may be changed."""
-        out = self.grey[: len(plane)]
-        out[...] = plane
-        return out
+        self.index = np.empty((len(along_x), self.height, self.width), dtype=np.intp)
+        self.index[...] = (np.arange(len(along_x)) * self.rows * self.stride)[:, None, None]
+        offsets = []
+        axes = (along_x, across_x, self.width, 1), (along_y, across_y, self.height, self.stride)
+        for along, across, size, step in axes:
+            column, row = (np.rint(part * 2**FRACTION).astype(self.integer) for part in (along, across))
+            position = column[:, None, :] + row[:, :, None]
+            np.clip(position, 0, (size - 1) << FRACTION, out=position)
+            self.index += np.multiply(position >> FRACTION, step, dtype=np.intp)
+            position &= (1 << FRACTION) - 1
+            offsets.append(np.multiply(position, 2.0**-FRACTION, dtype=self.real, casting="unsafe"))
+        self.right, self.down = offsets
 
     @abstractmethod
     def read(self, plane: NDArray[Any]) -> NDArray[Any]:
-        """Grey values of a batch at the positions set by `locate`; overwritten by the next call."""
+        """Grey values of a batch at the positions set by `locate`; the next call may overwrite them."""
 
 
 class LinearWarp(Warp):
@@ -201,25 +154,17 @@ class LinearWarp(Warp):
 
     taps = 2
 
-    def __init__(self, *parameters: Any) -> None:
-        super().__init__(*parameters)
-        self.padded = np.zeros((self.batch, self.rows, self.stride), dtype=self.real)
-        self.corners = [self.grey, *(np.empty(self.size, dtype=self.real) for _ in range(3))]
-
     def read(self, plane: NDArray[Any]) -> NDArray[Any]:
-        n = len(plane)
-        self.padded[:n, :-1, :-1] = plane
-        self.padded[:n, :-1, -1] = plane[:, :, -1]
-        self.padded[:n, -1] = self.padded[:n, -2]
-        flat, index = self.padded.reshape(-1), self.index[:n]
-        a, b, c, d = (corner[:n] for corner in self.corners)
-        for corner, offset in ((a, 0), (b, 1), (c, self.stride), (d, self.stride + 1)):
-            np.take(flat[offset:], index, out=corner, mode="clip")
+        padded = np.empty((len(plane), self.rows, self.stride), dtype=self.real)
+        padded[:, :-1, :-1], padded[:, :-1, -1] = plane, plane[:, :, -1]
+        padded[:, -1] = padded[:, -2]
+        offsets = (0, 1, self.stride, self.stride + 1)
+        a, b, c, d = (padded.reshape(-1)[offset:].take(self.index, mode="clip") for offset in offsets)
         for left, right, weight in ((a, b, self.right), (c, d, self.right), (a, c, self.down)):
             right -= left
-            right *= weight[:n]
+            right *= weight
             left += right
-        return a
+        return np.asarray(a)
 
 
 class CubicWarp(Warp):
@@ -232,42 +177,36 @@ class CubicWarp(Warp):
 
     taps = 4
 
-    def __init__(self, *parameters: Any) -> None:
-        super().__init__(*parameters)
-        n, height, width = self.size
-        self.wide = width + self.taps - 1 + 2 * self.margin
-        length = max(n * height * self.wide, n * self.rows * self.stride)
+    def __init__(self, n_images: int, height: int, width: int, reach: float, dtype: np.dtype[Any]) -> None:
+        # Factors of the inverse. What is left out, POLE^16 = 7e-10 or POLE^32, is less than rounding errors.
+        self.steps = 4 if real_of(dtype) == np.float32 else 5
+        self.margin = 2**self.steps - 1
+        super().__init__(n_images, height, width, reach, dtype)
+        self.wide = self.stride + 2 * self.margin
+        length = self.batch * max(height * self.wide, self.rows * self.stride)
         self.buffers = [np.zeros(length, dtype=self.real) for _ in range(2)]
-        self.rights, self.downs = ([np.empty(self.size, dtype=self.real) for _ in range(4)] for _ in range(2))
-        self.line, self.term = (np.empty(self.size, dtype=self.real) for _ in range(2))
-
-    @property
-    def steps(self) -> int:
-        """Factors of the inverse. What is left out, POLE^16 = 7e-10 or POLE^32, is less than rounding errors."""
-        return 4 if self.real == np.float32 else 5
-
-    @property
-    def margin(self) -> int:
-        return 2**self.steps - 1
+        self.scratch = np.empty((3, self.batch, height, width), dtype=self.real)
 
     def locate(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
         super().locate(along_x, across_x, along_y, across_y)
-        n = len(along_x)
-        for offset, weights in ((self.right[:n], self.rights), (self.down[:n], self.downs)):
-            _spline_weights(offset, *(weight[:n] for weight in weights))
+        weights = []
+        for offset in (self.right, self.down):  # six times the B-spline at -1, 0, 1 and 2 minus the offset
+            rest, square = 1.0 - offset, offset * offset
+            a, b, d = rest * rest * rest, (3.0 * offset - 6.0) * square + 4.0, square * offset
+            weights.append((a, b, 6.0 - a - b - d, d))
+        self.rights, self.downs = weights
 
     def read(self, plane: NDArray[Any]) -> NDArray[Any]:
-        n = len(plane)
         flat = self._coefficients(plane)[self.margin * self.stride :]
-        index, grey, line, term = self.index[:n], self.grey[:n], self.line[:n], self.term[:n]
+        grey, line, term = (array[: len(plane)] for array in self.scratch)
         for i, down in enumerate(self.downs):
             for j, right in enumerate(self.rights):
                 read = term if j else line
-                np.take(flat[i * self.stride + j :], index, out=read, mode="clip")
-                read *= right[:n]
+                np.take(flat[i * self.stride + j :], self.index, out=read, mode="clip")
+                read *= right
                 if j:
                     line += term
-            np.multiply(line, down[:n], out=term if i else grey)
+            np.multiply(line, down, out=term if i else grey)
             if i:
                 grey += term
         return grey
@@ -284,39 +223,19 @@ class CubicWarp(Warp):
         across = image[: across.size].reshape(across.shape)[:, :, self.margin : self.margin + self.stride]
         down = scratch[: n * self.rows * self.stride].reshape(n, self.rows, self.stride)
         inner = down[:, before : before + self.height]
-        np.multiply(across, _gain(self.steps) ** 2, out=inner)
+        gain = -POLE * prod(1.0 + power * power for power in _powers(self.steps))  # which _divided leaves out
+        np.multiply(across, gain**2, out=inner)
         down[:, :before] = inner[:, :1]
         down[:, before + self.height :] = inner[:, -1:]
         return _divided(scratch, image, down.size, self.stride, self.steps)[0]
 
 
-def _spline_weights(offset: NDArray[Any], *weights: NDArray[Any]) -> None:
-    """Six times the cubic B-spline at -1 - offset, -offset, 1 - offset and 2 - offset."""
-    a, b, c, d = weights
-    np.subtract(1.0, offset, out=c)
-    np.multiply(c, c, out=a)
-    a *= c
-    np.multiply(offset, offset, out=c)
-    np.multiply(c, offset, out=d)
-    # b = 4 - 6 offset^2 + 3 offset^3
-    np.multiply(offset, 3.0, out=b)
-    b -= 6.0
-    b *= c
-    b += 4.0
-    np.subtract(6.0, a, out=c)
-    c -= b
-    c -= d
-
-
 def _divided(values: NDArray[Any], scratch: NDArray[Any], size: int, step: int, steps: int) -> tuple[Any, Any]:
-    """Divide the first `size` values by x + 4 + 1/x, where x is a shift by `step`, up to the factor :func:`_gain`.
+    """Divide the first `size` values by x + 4 + 1/x, where x is a shift by `step`, up to a factor.
 
     1 / (1 - p x) is the product of 1 + p x, 1 + p^2 x^2, 1 + p^4 x^4 and so on. `steps` of these factors are taken,
-    each together with its mirror image, which makes 2^steps - 1 shifts at either end invalid.
-
-    Returns
-    -------
-    result, scratch : the two arrays given, possibly exchanged
+    each together with its mirror image, which makes 2^steps - 1 shifts at either end invalid. Returns the result and
+    the other array.
     """
     for k, power in enumerate(_powers(steps)):
         reach = step << k
@@ -328,11 +247,6 @@ def _divided(values: NDArray[Any], scratch: NDArray[Any], size: int, step: int, 
     return values, scratch
 
 
-def _gain(steps: int) -> float:
-    """The factor that :func:`_divided` leaves out."""
-    return -POLE * prod(1.0 + power * power for power in _powers(steps))
-
-
 def _powers(steps: int) -> list[float]:
-    """POLE to the powers 1, 2, 4 and so on, by products, because libraries differ in the last bit of powers."""
+    """POLE to the powers 1, 2, 4 and so on, by products: libraries differ in the last bit of powers."""
     return list(accumulate(range(1, steps), lambda power, _: power * power, initial=POLE))

@@ -9,14 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-__all__ = ["normalize_contrast"]
-
-MODES = ("L", "RGB", "I;16", "F")
-"""Modes of PIL images whose numbers are grey values. Palettes hold indices, and transparency is not a colour."""
-LEAST_DEVIATION = 1e-6
-"""A window with a smaller standard deviation counts as constant."""
-BLOCK_IMAGES = 32
-"""Pictures at a time, so that intermediate results stay in the cache."""
+MODES = ("L", "RGB", "I;16", "F")  # of PIL images whose numbers are grey values, not indices or transparency
+LEAST_DEVIATION = 1e-6  # a window with a smaller standard deviation counts as constant
+BLOCK_IMAGES = 32  # at a time, so that intermediate results stay in the cache
 
 
 def as_picture(image: Any) -> NDArray[Any]:
@@ -32,44 +27,42 @@ def as_picture(image: Any) -> NDArray[Any]:
 
 def limits(dtype: np.dtype[Any]) -> tuple[float, float]:
     """Black and white in pixels of this dtype."""
-    if dtype.kind == "f":
-        return 0.0, 1.0
-    return float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
+    return (0.0, 1.0) if dtype.kind == "f" else (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max))
 
 
 def full_range(picture: NDArray[Any]) -> tuple[float, float]:
-    """Black and white of a picture, whose dtype must be common for pictures."""
-    if picture.dtype.kind not in "fiu" or (picture.dtype.kind != "f" and picture.dtype.itemsize > 2):
+    """Black and white of a picture; unusual dtypes are refused."""
+    dtype = picture.dtype
+    if dtype.kind not in "fiu" or (dtype.kind != "f" and dtype.itemsize > 2):
         raise TypeError(
-            f"pictures must be integers of 8 or 16 bits or floats, got {picture.dtype}; convert them to uint8 first"
+            f"pictures must be integers of 8 or 16 bits or floats, got {dtype}; convert them to uint8 first"
         )
-    return limits(picture.dtype)
+    return limits(dtype)
 
 
-def check_range(picture: NDArray[Any]) -> None:
-    """Refuse floats that cannot be grey values from 0 to 1, such as 0 to 255. Interpolation may overshoot a little."""
+def check_range(picture: NDArray[Any]) -> tuple[float, float]:
+    """Black and white; floats must be from 0 to 1, but interpolation may overshoot a little."""
     low, high = full_range(picture)
     if picture.dtype.kind == "f" and np.any((picture < low - 1) | (picture > high + 1)):
         raise ValueError(
             f"floats must be grey values from 0 to 1, got {np.nanmin(picture):g} to {np.nanmax(picture):g}; "
             "divide by the value of white, such as 255"
         )
+    return low, high
 
 
 def stored(grey: NDArray[Any], dtype: np.dtype[Any], clip: bool = True) -> NDArray[Any]:
-    """Grey values in a dtype: integers rounded and clipped to their range, floats clipped only if asked for."""
+    """Grey values in a dtype: integers are rounded and clipped to their range, floats clipped if asked for."""
     if dtype.kind != "f":
-        return np.clip(np.rint(grey), *limits(dtype)).astype(dtype)
+        whole = np.rint(grey)
+        return np.clip(whole, *limits(dtype), out=whole).astype(dtype)
     return (np.clip(grey, 0.0, 1.0) if clip else grey).astype(dtype)
 
 
 def normalize_contrast(
     images: ArrayLike, mean: ArrayLike = 0.5, std: ArrayLike = 0.16, window: float = 0.7, *, clip: bool = True
 ) -> NDArray[Any]:
-    """Set the mean and standard deviation of the middle of each picture.
-
-    The grey values of a picture are scaled and shifted so that the pixels in the middle, which show the face and not
-    the background, get the given mean and standard deviation.
+    """Scale and shift the grey values of each picture so that its middle gets a given mean and standard deviation.
 
     Parameters
     ----------
@@ -78,7 +71,7 @@ def normalize_contrast(
     mean, std : float, or array of shape (n,), default=0.5 and 0.16
         On a scale from 0 to 1 for every dtype; an array has one value per picture.
     window : float, default=0.7
-        Side of the middle as a fraction of the height and of the width.
+        Side of the middle, which shows the face, as a fraction of height and width.
     clip : bool, default=True
         Clip floats to 0 .. 1. Integers are always rounded and clipped.
 
@@ -88,11 +81,9 @@ def normalize_contrast(
 
     Notes
     -----
-    A picture whose middle is constant becomes a constant of the given mean.
-
-    The paper varies mean and standard deviation slightly between copies of a training picture. For normalised pictures
-    :class:`~higsfa.images.Distortion` does that: with ``Distortion(contrast=0.1, brightness=0.03)``, copies have a mean
-    from 0.47 to 0.53 and a standard deviation from 0.9 to 1.1 times 0.16, apart from clipping and smoothing.
+    A picture whose middle is constant becomes a constant of the given mean. The paper varies mean and standard
+    deviation slightly between training copies; ``Distortion(contrast=0.1, brightness=0.03)`` does so, with means from
+    0.47 to 0.53 and standard deviations from 0.9 to 1.1 times 0.16.
 
     Examples
     --------
@@ -115,31 +106,16 @@ def normalize_contrast(
         raise ValueError(f"mean and std must be numbers, or arrays with one for each of {len(batch)} images") from None
     if not np.all(wanted_std >= 0):
         raise ValueError(f"std={std!r} must be at least 0")
-    out = np.empty(batch.shape, dtype=images.dtype)
+    borders = (min(floor(size * (1 - window) / 2 + 1e-9), (size - 1) // 2) for size in batch.shape[1:3])
+    rows, columns = (slice(border, size - border) for border, size in zip(borders, batch.shape[1:3], strict=True))
+    out, work = np.empty(batch.shape, dtype=images.dtype), np.result_type(images.dtype, np.float32)
     for lo in range(0, len(batch), BLOCK_IMAGES):
         part = slice(lo, lo + BLOCK_IMAGES)
-        gain, offset = _stretch(batch[part], wanted_mean[part], wanted_std[part], window, low, high)
+        middle = batch[part, rows, columns].reshape(len(batch[part]), -1)
+        found_mean, found_std = middle.mean(axis=1, dtype=np.float64), middle.std(axis=1, dtype=np.float64)
+        gain = np.zeros(len(middle))
+        np.divide(wanted_std[part] * (high - low), found_std, out=gain, where=found_std > LEAST_DEVIATION)
+        offset = low + wanted_mean[part] * (high - low) - gain * found_mean
+        gain, offset = (values.astype(work).reshape(-1, *[1] * (batch.ndim - 1)) for values in (gain, offset))
         out[part] = stored(batch[part] * gain + offset, images.dtype, clip)
     return out.reshape(images.shape)
-
-
-def _stretch(
-    batch: NDArray[Any], mean: NDArray[Any], std: NDArray[Any], window: float, low: float, high: float
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Factor and offset for the grey values of each picture."""
-    rows, columns = (_middle(size, window) for size in batch.shape[1:3])
-    middle = batch[:, rows, columns].reshape(len(batch), -1)
-    found_mean = middle.mean(axis=1, dtype=np.float64)
-    found_std = middle.std(axis=1, dtype=np.float64)
-    varies = found_std > LEAST_DEVIATION
-    gain = np.divide(std * (high - low), found_std, out=np.zeros(len(batch)), where=varies)
-    offset = low + mean * (high - low) - gain * found_mean
-    work = np.result_type(batch.dtype, np.float32)
-    shape = (len(batch), *(1 for _ in batch.shape[1:]))
-    return gain.astype(work).reshape(shape), offset.astype(work).reshape(shape)
-
-
-def _middle(size: int, window: float) -> slice:
-    """The middle of `size` pixels, at least the fraction `window` of them, symmetric."""
-    border = min(floor(size * (1 - window) / 2 + 1e-9), (size - 1) // 2)
-    return slice(border, size - border)

@@ -1,7 +1,6 @@
-"""Whole files: written completely or not at all, and read only if they are regular files.
+"""Whole files: written completely or not at all, and read only if they are regular.
 
-A pipe or a device in place of a file can make a reader wait forever, or never end. So files are opened without waiting,
-and refused unless they are regular.
+A pipe or a device in place of a file could make a reader wait forever, or never end.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["open_regular", "read_regular", "replacing", "without_waiting", "writ
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file open for writing bytes, which replaces `path` once it is complete and on disk, or else vanishes."""
+    """A file open for writing bytes, which replaces `path` once it is complete and on disk; else nothing changes."""
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "cannot write, there is no such directory", str(path.parent))
@@ -34,7 +33,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
-        # The user knows the file that was asked for, not the temporary one.
+        # Name the user's file, not the temporary one.
         if error.filename in (None, str(temporary)):
             error.filename, error.filename2 = str(path), None
         raise
@@ -44,13 +43,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file completely; after any failure it is as it was before."""
+    """Write a file completely, or leave it as it was."""
     with replacing(path) as file:
         file.write(data)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name survive a power cut, where the system can."""
+    """Make a new name survive a power cut, if the system can."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -64,7 +63,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """A regular file, or a link to one, open for reading bytes; anything else is a ValueError at once."""
+    """A regular file, or a link to one, open for reading bytes; a ValueError for anything else, at once."""
     file = open(path, "rb", opener=without_waiting)  # noqa: SIM115  for the caller to close
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -73,14 +72,14 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """An opener for `open` that fails instead of waiting for the other end of a pipe."""
+    """Opener for `open` that does not wait for the other end of a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     """All bytes of a regular file; more than `most` are a ValueError."""
     with open_regular(path) as file:
-        # As many bytes are allocated as are asked for, so ask for no more than the file has.
+        # `read` allocates what it is asked for, so ask for no more than the file has.
         data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
     if len(data) > most:
         raise ValueError(f"{os.fspath(path)} is larger than {most:,} bytes; check that it is the right file")

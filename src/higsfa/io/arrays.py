@@ -1,7 +1,7 @@
 """Arrays of numbers and texts in .npy and .npz files of unknown origin.
 
-A header is accepted only as numpy writes it. Sizes are known from headers before memory is allocated, and nothing is
-unpickled. Whatever is wrong with a file is a ValueError.
+Headers must be as numpy writes them. Sizes are checked before memory is allocated, and nothing is unpickled. Whatever
+is wrong with a file is a ValueError.
 """
 
 from __future__ import annotations
@@ -31,14 +31,12 @@ HEADER = re.compile(
     r"'shape': \(((?:[0-9]{1,18}, )*[0-9]{1,18},?|)\), \} *\n"
 )
 """Version 1.0, which numpy writes for all arrays except records with thousands of fields."""
-CHUNK = 2**18
-"""Bytes that are unpacked at a time."""
-MAX_DIRECTORY = 2**20
-"""Bytes of an archive's directory: about 10,000 arrays."""
+CHUNK = 2**18  # bytes that are unpacked at a time
+MAX_DIRECTORY = 2**20  # bytes of the directory of an archive, enough for about 10,000 arrays
 
 
 class Header(NamedTuple):
-    """Shape and type of the array in a .npy file, and where its data begin."""
+    """Shape and dtype of the array in a .npy file, and where its data begin."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -71,16 +69,13 @@ def read_header(file: IO[bytes]) -> Header:
     return Header(shape, dtype, fortran_order == "True", len(start) + length)
 
 
-# ---------------------------------------------------------------------- archives
-
-
 def read_npz(
     path: str | os.PathLike[str], names: Iterable[str] | None = None, *, limit: int
 ) -> dict[str, NDArray[Any]]:
     """Arrays of a .npz file by name, all of them by default.
 
-    Raises a ValueError if the file is no .npz file, is damaged, holds anything but numbers and texts, or if the arrays
-    take more than `limit` bytes by their headers; an OSError if it cannot be opened.
+    A ValueError if it is not a .npz file, is damaged, holds anything but numbers and texts, or if its arrays take more
+    than `limit` bytes by their headers; an OSError if it cannot be opened.
     """
     with open_archive(path) as archive:
         there = list(dict.fromkeys(archive.names))
@@ -96,7 +91,6 @@ def read_npz(
 
 @contextmanager
 def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
-    """A .npz file, to read its arrays one by one."""
     try:
         with open_regular(path) as file, ZipFile(cast(BinaryIO, _Limited(file))) as archive:
             yield Archive(archive)
@@ -105,7 +99,7 @@ def open_archive(path: str | os.PathLike[str]) -> Iterator[Archive]:
 
 
 class _Limited:
-    """A file of which little is read at once: a damaged archive may announce a directory of any size."""
+    """A file of which little is read at once: a damaged archive may claim a directory of any size."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -121,25 +115,28 @@ class _Limited:
 
 
 class Archive:
-    """An open .npz file."""
+    """An open .npz file, whose arrays are read one by one."""
 
     def __init__(self, archive: ZipFile) -> None:
         self._archive = archive
         self.names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
     def header(self, name: str) -> Header:
-        """Shape and type of an array."""
         with self._open(name) as (file, _):
             return read_header(file)
 
     def read(self, name: str) -> NDArray[Any]:
-        """An array."""
         with self._open(name) as (file, entry):
             header = read_header(file)
             if header.offset + header.n_bytes != entry.file_size:
-                raise ValueError(f"it takes {entry.file_size:,} bytes, which are not those of its shape {header.shape}")
+                raise ValueError(f"it takes {entry.file_size:,} bytes, which do not match its shape {header.shape}")
             flat = np.empty(prod(header.shape), header.dtype)
-            _fill(flat, file)
+            data: NDArray[np.uint8] = flat.view(np.uint8)
+            for part in (data[start : start + CHUNK] for start in range(0, len(data), CHUNK)):
+                found = file.read(len(part))
+                if len(found) != len(part):
+                    raise ValueError("it unpacks to fewer bytes than the list of arrays says")
+                part[:] = np.frombuffer(found, np.uint8)
             if flat.dtype.kind == "U" and np.any(flat.view(f"{flat.dtype.str[0]}u4") > sys.maxunicode):
                 raise ValueError("it holds characters that do not exist")
         return flat.reshape(header.shape, order="F" if header.fortran_order else "C")
@@ -147,21 +144,11 @@ class Archive:
     @contextmanager
     def _open(self, name: str) -> Iterator[tuple[IO[bytes], ZipInfo]]:
         entry = self._archive.getinfo(f"{name}.npy")
-        # Other compressions may ask for a dictionary of any size.
+        # Other compressions may need a dictionary of any size.
         if entry.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
-            raise ValueError(f"array {name!r} is packed in another way than numpy does it")
+            raise ValueError(f"array {name!r} has a compression that numpy does not write")
         with self._archive.open(entry) as file:
             try:
                 yield file, entry
             except ValueError as error:
                 raise ValueError(f"array {name!r} cannot be read: {error}") from error
-
-
-def _fill(array: NDArray[Any], file: IO[bytes]) -> None:
-    """Read all bytes of an array, a few at a time."""
-    data: NDArray[np.uint8] = array.view(np.uint8)
-    for start in range(0, len(data), CHUNK):
-        part = file.read(min(CHUNK, len(data) - start))
-        if len(part) != len(data[start : start + CHUNK]):
-            raise ValueError("it unpacks to fewer bytes than the list of arrays says")
-        data[start : start + CHUNK] = np.frombuffer(part, np.uint8)

@@ -1,8 +1,8 @@
 """The container of model files and checkpoints: a safetensors file with a JSON header, read with suspicion.
 
-Nothing here knows what a model is. A file is a header (JSON, in the metadata of the safetensors header) and named
-arrays. The reader trusts nothing: sizes are checked by arithmetic before memory is allocated, and what is built beyond
-the arrays themselves is counted against an allowance. See ``docs/model-file.md``.
+A file is a header (JSON, in the metadata of the safetensors header) and named arrays; what they mean is not known here.
+The reader checks sizes before memory is allocated, and counts what is built beyond the arrays against an allowance. See
+``docs/model-file.md``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,11 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-KEY = "higsfa"
-"""The one entry of the safetensors metadata."""
-MAX_HEADER = 2**18
-"""Bytes of the safetensors header; parsed JSON can take 35 times as much memory."""
-ALLOWANCE = 12 * 2**20
-"""Bytes that may be built beyond the arrays, on top of the size of the file."""
-MAX_DIGITS = 40
-"""Characters of a number in the header."""
-MAX_TEXT = MAX_LIST = 1000
-"""Characters of a text in the header, and entries of a list, where nothing else is said."""
+KEY = "higsfa"  # the one entry of the safetensors metadata
+MAX_HEADER = 2**18  # bytes; parsed JSON can take 35 times as much memory
+ALLOWANCE = 12 * 2**20  # bytes that may be built beyond the arrays, on top of the size of the file
+MAX_DIGITS = 40  # of a number in the header
+MAX_TEXT = MAX_LIST = 1000  # characters of a text and entries of a list, by default
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "I64": np.dtype("<i8"), "U8": np.dtype("u1")}
 
 Arrays = dict[str, NDArray[Any]]
@@ -43,16 +38,13 @@ def refuse(reason: str) -> NoReturn:
 
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
-    """Errors of checks that are made while a file is read are errors of the file."""
+    """Turn errors of any checks into errors of the file."""
     try:
         yield
     except ModelFileError:
         raise
     except (ValueError, TypeError) as error:
         refuse(f"{what}: {str(error).splitlines()[0][:300]}")
-
-
-# ---------------------------------------------------------------------- records of the header
 
 
 class Record(BaseModel):
@@ -63,7 +55,7 @@ class Record(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_members(cls, value: Any) -> Any:
-        # Here, and not by pydantic, so that thousands of unknown members are one error.
+        # Not left to pydantic, so that thousands of unknown members are one error.
         if isinstance(value, dict) and value.keys() != cls.model_fields.keys():
             wrong = ", ".join(map(repr, sorted(value.keys() ^ cls.model_fields.keys())))
             names = ", ".join(cls.model_fields) or "(none)"
@@ -80,7 +72,7 @@ class Record(BaseModel):
 
 
 def _explain(error: ValidationError, what: str) -> str:
-    """The most telling error: of a value that may be of several types, that of the type which it almost is."""
+    """The most telling error: for a value with several possible types, that of the type it almost has."""
     errors = error.errors(include_url=False, include_context=False)
     worst = max(errors, key=lambda one: (not one["type"].endswith(("_type", "literal_error")), len(one["loc"])))
     where = ".".join(str(step) for step in (what, *worst["loc"]) if "[" not in str(step))
@@ -107,25 +99,22 @@ class Entry(Record):
     data_offsets: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)]
 
 
-# ---------------------------------------------------------------------- reading
-
-
 class Tensors:
-    """The arrays of a file of some size, which begin at `start`; each is compared with what is expected, then read."""
+    """The arrays of a file, which begin at `start`; each is compared with what is expected before it is read."""
 
     def __init__(self, file: BinaryIO, start: int, entries: dict[str, Entry], size: int) -> None:
         self._file, self._start, self._entries, self.size = file, start, entries, size
         self._spare = size + ALLOWANCE
 
     def take(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
-        """Read an array of this type and shape, None standing for any length; real numbers must be finite."""
+        """Read an array of this dtype and shape (None for any length); real numbers must be finite."""
         array = self.take_any(name, dtype, shape)
         if dtype == "F64" and not np.all(np.isfinite(array)):
             refuse(f"array {name} holds numbers that are not finite")
         return array
 
     def take_any(self, name: str, dtype: str, shape: tuple[int | None, ...]) -> NDArray[Any]:
-        """The same, of any numbers."""
+        """The same, but numbers need not be finite."""
         entry = self._entries.pop(name, None)
         if entry is None:
             refuse(f"array {name} is missing")
@@ -140,7 +129,7 @@ class Tensors:
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
     def spend(self, n_bytes: int) -> None:
-        """Count memory that is about to be allocated for something other than the arrays."""
+        """Count memory that is about to be allocated, besides the arrays."""
         self._spare -= n_bytes
         if self._spare < 0:
             refuse(f"what the header describes takes too much memory for a file of {self.size:,} bytes")
@@ -152,30 +141,30 @@ class Tensors:
 
 
 def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], Any, int]:
-    """The header, the list of arrays, not checked yet, and where the arrays begin."""
+    """The header, the list of arrays (not checked yet), and where the arrays begin."""
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > size - 8:
-        refuse(f"no model file, or not all of it: it has {size:,} bytes")
+        refuse(f"not a model file, or not all of it: it has {size:,} bytes")
     if length > MAX_HEADER:
         refuse(f"its header has {length:,} bytes, more than the {MAX_HEADER:,} of any model")
     outer = parse_json(file.read(length))
     metadata = outer.pop("__metadata__", None) if isinstance(outer, dict) else None
     if not isinstance(metadata, dict) or list(metadata) != [KEY] or not isinstance(metadata[KEY], str):
-        refuse(f"no model of higsfa: its metadata must hold one text, {KEY!r}")
+        refuse(f"not a model of higsfa: its metadata must hold one text, {KEY!r}")
     header = parse_json(metadata[KEY].encode("utf-8", "surrogatepass"))
     if not isinstance(header, dict):
-        refuse("its header is no JSON object")
+        refuse("its header is not a JSON object")
     return header, outer, 8 + length
 
 
 def open_tensors(file: BinaryIO, size: int, listing: Any, start: int) -> Tensors:
-    """Check the list of arrays: types, shapes, and that they fill the file without gap or overlap."""
+    """Check the list of arrays: types, shapes, and that they fill the file without gaps or overlaps."""
     entries = {name: Entry.read(value, f"array {name[:80]}") for name, value in listing.items()}
     position = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1].data_offsets):
         first, last = entry.data_offsets
         if last - first != prod(entry.shape) * DTYPES[entry.dtype].itemsize:
-            refuse(f"array {name[:80]}: {last - first:,} bytes are not those of {entry.dtype} of shape {entry.shape}")
+            refuse(f"array {name[:80]}: {last - first:,} bytes do not match {entry.dtype} of shape {entry.shape}")
         if first != position:
             refuse("arrays overlap or leave a gap")
         position = last
@@ -197,7 +186,7 @@ def parse_json(raw: bytes) -> Any:
     except RecursionError:
         refuse("its header is nested too deeply")
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        refuse(f"its header is no JSON: {error!s:.200}")
+        refuse(f"its header is not JSON: {error!s:.200}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -210,9 +199,6 @@ def _number(kind: type[int] | type[float], digits: str) -> float:
         refuse(f"its header holds a number of more than {MAX_DIGITS} digits")
     value = kind(digits)
     return value if isfinite(value) else refuse("its header holds a number that is too large")
-
-
-# ---------------------------------------------------------------------- writing
 
 
 def serialize(header: dict[str, Any], arrays: Arrays) -> bytes:

@@ -1,7 +1,6 @@
 """Trained nodes in a file: the nodes of a layer as a few stacked arrays.
 
-A network has thousands of nodes, so a loaded layer keeps the stacked arrays and makes a node, of views into them, on
-demand.
+A network has thousands of nodes, so a loaded layer keeps the stacked arrays and makes nodes, views of them, on demand.
 """
 
 from __future__ import annotations
@@ -18,33 +17,22 @@ from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.io.container import Arrays, Tensors, refuse, refusing
 
-MAX_VALUES = 2**24
-"""Numbers in a sample, in the expanded input of a node, or in the output of a layer."""
-STACKED = ("slow", "slow_offset", "rest_inputs", "rest_offset", "output_mean")
-"""The rows of all nodes, concatenated."""
-FLAT = ("rest_slow", "decoder")
-"""The matrices of all nodes, each flattened by rows, concatenated."""
+MAX_VALUES = 2**24  # in a sample, in the expanded input of a node, or in the output of a layer
+STACKED = ("slow", "slow_offset", "rest_inputs", "rest_offset", "output_mean")  # the rows of all nodes
+FLAT = ("rest_slow", "decoder")  # the matrices of all nodes, flattened
 MATRICES = ("slow", "rest_inputs", "rest_slow", "decoder")
-NODE_BYTES = 100
-"""What is built for a node of a layer: where its arrays begin, and a copy of its sizes."""
+NODE_BYTES = 100  # for a node of a layer: where its arrays begin, and a copy of its sizes
 
 
 @dataclass(frozen=True)
 class NodeShape:
-    """What the nodes of a layer have in common.
-
-    Attributes
-    ----------
-    expansion, children, n_inputs : as in the frontend of a node.
-    n_raw : size of the input before the projection on principal components; None without a projection.
-    clipped : whether inputs are clipped to a range.
-    """
+    """What the nodes of a layer have in common; see `Frontend`."""
 
     expansion: Expansion
     children: int
     n_inputs: int
-    n_raw: int | None
-    clipped: bool
+    n_raw: int | None  # inputs before the projection on principal components; None without one
+    clipped: bool  # whether inputs are clipped to a range
 
     @property
     def n_expanded(self) -> int:
@@ -76,7 +64,7 @@ def pack_nodes(nodes: Sequence[Node], arrays: Arrays, prefix: str) -> None:
 
 
 def _sizes(node: Node) -> list[int]:
-    """J, D, rank, number of Delta values, and bits that tell which matrices are column-major."""
+    """J, D, rank, number of Delta values, and bits for the matrices that are column-major."""
     matrices = [getattr(node, name) for name in MATRICES]
     if node.frontend.projection is not None:
         matrices.append(node.frontend.projection.matrix)
@@ -91,10 +79,7 @@ def _column_major(matrix: NDArray[Any]) -> bool:
 
 
 class StoredNodes(Sequence[Node]):
-    """The nodes of a loaded layer, made on demand by index, and kept from then on.
-
-    Iteration makes them anew, so that it does not fill the memory.
-    """
+    """The nodes of a loaded layer, made on demand. Those taken by index are kept; iteration keeps none."""
 
     def __init__(self, shape: NodeShape, arrays: Arrays) -> None:
         self._shape, self._arrays = shape, arrays
@@ -118,7 +103,7 @@ class StoredNodes(Sequence[Node]):
 
     @property
     def expand(self) -> bool:
-        """Whether any node has slow features; only then inputs are expanded."""
+        """Whether any node has slow features, which need the expansion."""
         return bool(self._slow[-1])
 
     def table(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -137,6 +122,7 @@ class StoredNodes(Sequence[Node]):
             self._made[p] = self._make(p)
         return self._made[p]
 
+    @np.errstate(all="ignore")  # a damaged file may hold numbers whose products overflow
     def _make(self, p: int) -> Node:
         arrays, n_inputs = self._arrays, self._shape.n_inputs
         J, D, rank, n_deltas, layout = arrays["nodes"][p].tolist()
@@ -206,7 +192,6 @@ def unpack_nodes(tensors: Tensors, prefix: str, shape: NodeShape, n_nodes: int, 
 
 
 def _check_sizes(table: NDArray[Any], prefix: str, shape: NodeShape, n_components: int) -> None:
-    """Sizes of the nodes, before anything is computed from them."""
     n_expanded, n_matrices = shape.n_expanded, len(MATRICES) + (shape.n_raw is not None)
     most = [min(n_components, n_expanded), n_components, n_expanded, n_expanded, (1 << n_matrices) - 1]
     if np.any(table < 0) or np.any(table > np.array(most)):
@@ -217,7 +202,7 @@ def _check_sizes(table: NDArray[Any], prefix: str, shape: NodeShape, n_component
 
 
 def _deltas(tensors: Tensors, name: str, counts: NDArray[Any]) -> NDArray[Any]:
-    """Delta values, one row a node, NaN beyond the last one."""
+    """Delta values, one row per node, NaN beyond its last one."""
     longest = int(counts.max())
     tensors.spend(8 * len(counts) * longest)
     deltas = tensors.take_any(name, "F64", (len(counts), longest))

@@ -1,8 +1,7 @@
 """Trained models in files: `save` and `load`.
 
-A model is one safetensors file without pickle, so a file from anywhere may be opened: either it is a valid model, or
-there is a :class:`ModelFileError`. The layout is described in ``docs/model-file.md``, together with the rules for
-changing it.
+A model is one safetensors file without pickle, so files of unknown origin may be opened: what is not a valid model is a
+:class:`ModelFileError`. ``docs/model-file.md`` describes the layout, and the rules for changing it.
 """
 
 from __future__ import annotations
@@ -30,16 +29,15 @@ FORMAT, PROTOCOL = "higsfa-model", 1
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Save a fitted estimator, or a Pipeline of fitted estimators of this library.
 
-    The file is written next to its place and moved there when it is complete: a file that was there before is replaced
-    as a whole or not at all.
+    An existing file is replaced as a whole or not at all.
 
     Parameters
     ----------
     estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, LabelHead, or a Pipeline of those
-        Fitted. All constructor parameters are saved, and all that `transform`, `inverse_transform` and `predict` need;
+        Fitted. Saved are all constructor parameters and what `transform`, `inverse_transform` and `predict` need, but
         not `statistics_`. Functions as expansions cannot be saved, nor a LabelHead with a `regressor`.
     path : str or path
-        Where to; any name, such as ``age.higsfa``.
+        Any name, such as ``age.higsfa``.
 
     Examples
     --------
@@ -63,17 +61,16 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     try:
         _read(io.BytesIO(data), len(data))
     except ModelFileError as error:
-        raise ValueError(
-            f"this {type(estimator).__name__} cannot be saved, because nobody could load it: {error}"
-        ) from error
+        name = type(estimator).__name__
+        raise ValueError(f"this {name} cannot be saved, because nobody could load it: {error}") from error
     write_atomically(Path(path), data)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
     """Load a model that `save` wrote.
 
-    Nothing in the file is executed, and memory is bounded by about twice the size of the file, so files of unknown
-    origin may be loaded.
+    Files of unknown origin may be loaded: nothing in them is executed, and loading takes about twice their size in
+    memory.
 
     Parameters
     ----------
@@ -81,7 +78,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    The estimator, as fitted; it gives the same numbers as the one that was saved, to the bit.
+    The fitted estimator; it gives the same numbers as the one that was saved, to the bit.
 
     Raises
     ------
@@ -104,7 +101,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 def _read(file: BinaryIO, size: int) -> Any:
     header, listing, start = container.read_header(file, size)
     if header.get("format") != FORMAT:
-        refuse(f"no model of higsfa: its format is not {FORMAT!r}")
+        refuse(f"not a model of higsfa: its format is not {FORMAT!r}")
     if "version" not in header:
         header = _from_version_01(header)
     protocol = Frame.read({name: header.get(name) for name in Frame.model_fields}, "header").protocol
@@ -120,32 +117,25 @@ def _read(file: BinaryIO, size: int) -> Any:
 
 
 class Frame(Record):
-    """What the headers of all protocols have in common; the rest is the record of the model."""
+    """What the headers of all protocols share; the rest is the record of the model."""
 
     format: str
     protocol: Annotated[int, Field(ge=1, le=2**31)]
     version: Text
 
 
-# ---------------------------------------------------------------------- older files
-
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""For each older protocol n, how its header becomes one of protocol n + 1."""
-RENAMED: dict[str, str] = {"memory": "memory_limit", "n_features": "n_used_features"}
-"""Names of parameters in version 0.1, and their names in protocol 1."""
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # from headers of protocol n to those of n + 1
+RENAMED = {"memory": "memory_limit", "n_features": "n_used_features"}  # parameters, since version 0.1
 
 
 def _from_version_01(header: dict[str, Any]) -> dict[str, Any]:
-    """Version 0.1, before protocol 1 was frozen, wrote its version under "higsfa" and had other names of parameters."""
+    """Version 0.1, before protocol 1 was frozen, wrote its version under "higsfa" and had other parameter names."""
     header = {"version" if key == "higsfa" else key: value for key, value in header.items()}
     steps = header["steps"] if isinstance(header.get("steps"), list) else []
     for model in (header, *(step.get("model") for step in steps if isinstance(step, dict))):
         if isinstance(model, dict) and isinstance(model.get("params"), dict):
             model["params"] = {RENAMED.get(name, name): value for name, value in model["params"].items()}
     return header
-
-
-# ---------------------------------------------------------------------- pipelines
 
 
 class StepRecord(Record):
@@ -187,14 +177,11 @@ def _unpack_pipeline(cls: type, record: PipelineRecord, tensors: Tensors, prefix
     return Pipeline(steps, transform_input=record.transform_input, verbose=record.verbose)
 
 
-# ---------------------------------------------------------------------- the classes that can be saved
-
-
 class Kind(NamedTuple):
-    """Classes that are saved in the same way.
+    """How a class is saved.
 
-    `pack(estimator, arrays, prefix)` puts arrays under names that begin with the prefix and returns a JSON object,
-    which is a `record`; `unpack(cls, record, tensors, prefix)` takes them back and trusts neither.
+    `pack(estimator, arrays, prefix)` adds arrays with names that begin with the prefix and returns the JSON object of a
+    `record`; `unpack(cls, record, tensors, prefix)` makes an estimator of them, and trusts neither.
     """
 
     record: type[Record]
@@ -202,12 +189,13 @@ class Kind(NamedTuple):
     unpack: Callable[[type, Any, Tensors, str], Any]
 
 
-SINGLE = Kind(networks.SingleRecord, networks.pack_single, networks.unpack_single)
-NETWORK = Kind(networks.NetworkRecord, networks.pack_network, networks.unpack_network)
+_NODE = Kind(networks.SingleRecord, networks.pack_single, networks.unpack_single)
+_NETWORK = Kind(networks.NetworkRecord, networks.pack_network, networks.unpack_network)
+_HEAD = Kind(heads.HeadRecord, heads.pack_head, heads.unpack_head)
 ESTIMATORS: dict[type, Kind] = {
-    **dict.fromkeys((SFA, GSFA, ISFA, IGSFA), SINGLE),
-    **dict.fromkeys((HSFA, HGSFA, HiSFA, HiGSFA), NETWORK),
-    LabelHead: Kind(heads.HeadRecord, heads.pack_head, heads.unpack_head),
+    **dict.fromkeys((SFA, GSFA, ISFA, IGSFA), _NODE),
+    **dict.fromkeys((HSFA, HGSFA, HiSFA, HiGSFA), _NETWORK),
+    LabelHead: _HEAD,
 }
 KINDS: dict[type, Kind] = ESTIMATORS | {Pipeline: Kind(PipelineRecord, _pack_pipeline, _unpack_pipeline)}
 

@@ -1,4 +1,4 @@
-"""A LabelHead in a model file: for each label its classes, and one Gaussian for each class."""
+"""A LabelHead in a model file: the classes of each label, and a Gaussian for each class."""
 
 from __future__ import annotations
 
@@ -14,21 +14,12 @@ from higsfa.estimators.label_head import GaussianClasses, LabelHead
 from higsfa.io.container import Arrays, ModelFileError, Record, Some, Tensors, parse_json, refuse
 from higsfa.models.parameters import LabelName, Size, pack_common, pack_label_name, unpack_common
 
-LABEL_BYTES = 4000
-"""What is built for a label, beside its arrays."""
-MAX_CLASS_TEXT = 1000
-"""Characters of the JSON text of one class."""
-CLASS_BYTES = 200
-"""What reading one class takes at most, beyond its text."""
-CLASS_TYPES: dict[str, tuple[type, ...]] = {
-    "b": (bool,),
-    "i": (int,),
-    "u": (int,),
-    "f": (float,),
-    "U": (str,),
-    "O": (str, bool, int, float),
-}
-"""What an array of classes may hold, by the kind of its dtype."""
+LABEL_BYTES = 4000  # for a label, besides its arrays
+CLASS_BYTES = 200  # for reading a class, besides its text
+MAX_CLASS_TEXT = 1000  # characters of a class in JSON
+# What an array of classes may hold, by the kind of its dtype.
+CLASS_TYPES: dict[str, Any] = {"b": {bool}, "i": {int}, "u": {int}, "f": {float}, "U": {str}}
+CLASS_TYPES["O"] = {str, bool, int, float}
 CLASS_DTYPE = re.compile(r"b1|[iu][1248]|f[248]|O|U[1-9][0-9]{0,3}")
 GAUSSIANS = ("center", "scale", "projection", "means", "factors", "log_weights")
 
@@ -54,8 +45,8 @@ def pack_head(head: LabelHead, arrays: Arrays, prefix: str) -> dict[str, Any]:
         _refuse_regressor(head.regressor)
     if isinstance(head.cv, bool) or not isinstance(head.cv, int | np.integer):
         raise TypeError(
-            f"cv of LabelHead is a {type(head.cv).__name__}, and only a number of folds can be saved; "
-            "it matters to fit alone, so head.set_params(cv=5) before saving is harmless"
+            f"cv of LabelHead is a {type(head.cv).__name__}, but only a number of folds can be saved; "
+            "only fit uses cv, so call head.set_params(cv=5) before saving"
         )
     return {
         **pack_common(head, arrays, prefix),
@@ -67,8 +58,7 @@ def pack_head(head: LabelHead, arrays: Arrays, prefix: str) -> dict[str, Any]:
 
 def unpack_head(cls: type, record: HeadRecord, tensors: Tensors, prefix: str) -> LabelHead:
     head = unpack_common(cls, record, record.n_features_in, tensors, prefix)
-    head.output_form_ = record.output_form
-    head.label_names_ = []
+    head.output_form_, head.label_names_ = record.output_form, []
     head.classes_, head.n_used_features_, head.is_numeric_, head.models_, head.cv_results_ = {}, {}, {}, {}, {}
     for j, label in enumerate(record.labels):
         tensors.spend(LABEL_BYTES)
@@ -99,23 +89,20 @@ def _pack_label(head: LabelHead, name: Any, arrays: Arrays, prefix: str) -> dict
 
 def _refuse_regressor(model: Any, where: str = "") -> None:
     raise TypeError(
-        f"a LabelHead with regressor= {where}({type(model).__name__}) cannot be saved, only one with Gaussians: leave "
-        "regressor out and fit it again, or keep that estimator apart, in a file format of its own"
+        f"a LabelHead with regressor= {where}({type(model).__name__}) cannot be saved, only one with Gaussians: fit it "
+        "without regressor, or save that estimator separately"
     )
 
 
 def _unpack_label(head: LabelHead, record: LabelRecord, tensors: Tensors, prefix: str) -> None:
     name, k = record.name, record.n_features
     if name in head.models_:
-        refuse(f"label {name!r} is there twice")
+        refuse(f"label {name!r} appears twice")
     if k > head.n_features_in_:
         refuse(f"{prefix}n_features is {k}, more than the {head.n_features_in_} of the head")
     head.label_names_.append(name)
     head.is_numeric_[name] = record.class_type is None
-    if record.class_type is None:
-        head.classes_[name] = tensors.take(f"{prefix}classes", "F64", (None,))
-    else:
-        head.classes_[name] = _unpack_classes(record.class_type, tensors, f"{prefix}classes")
+    head.classes_[name] = _unpack_classes(record.class_type, tensors, f"{prefix}classes")
     head.n_used_features_[name] = k
     head.models_[name] = _unpack_gaussians(tensors, prefix, k, len(head.classes_[name]))
     if record.cross_validated:
@@ -144,22 +131,21 @@ def _unpack_gaussians(tensors: Tensors, prefix: str, k: int, n_classes: int) -> 
 
 
 def _pack_classes(classes: NDArray[Any]) -> tuple[NDArray[np.uint8], str]:
-    """The classes of a categorical label, each as JSON, with zeros between them; and their type."""
+    """The classes of a categorical label as JSON, separated by zeros; and their dtype."""
     dtype = "O" if classes.dtype.kind == "O" else classes.dtype.str[1:]
     values = [value.item() if isinstance(value, np.generic) else value for value in classes.tolist()]
     wrong = [value for value in values if type(value) not in CLASS_TYPES.get(dtype[0], ())]
     if wrong or not CLASS_DTYPE.fullmatch(dtype):
-        example = type((wrong or values)[0]).__name__
-        raise TypeError(
-            f"a label whose classes are of type {example} ({classes.dtype}) cannot be saved; "
-            "fit the head on strings, whole numbers or booleans"
-        )
+        found = f"{type((wrong or values)[0]).__name__} ({classes.dtype})"
+        raise TypeError(f"classes of type {found} cannot be saved; fit the head on strings, whole numbers or booleans")
     return np.frombuffer("\0".join(json.dumps(value) for value in values).encode(), dtype=np.uint8), dtype
 
 
-def _unpack_classes(dtype: str, tensors: Tensors, name: str) -> NDArray[Any]:
+def _unpack_classes(dtype: str | None, tensors: Tensors, name: str) -> NDArray[Any]:
+    if dtype is None:
+        return tensors.take(name, "F64", (None,))
     if not CLASS_DTYPE.fullmatch(dtype):
-        refuse(f"{name}: no type that classes can have")
+        refuse(f"{name}: classes cannot have this type")
     raw = tensors.take(name, "U8", (None,))
     n_classes = 1 + int(np.count_nonzero(raw == 0))
     tensors.spend(4 * len(raw) + (CLASS_BYTES + np.dtype(dtype).itemsize) * n_classes)
@@ -180,5 +166,5 @@ def _class(written: bytes, kind: str, name: str) -> Any:
     try:
         value = parse_json(written)
     except ModelFileError:
-        refuse(f"{name} holds a text that is no class: {written[:40]!r}")
-    return value if type(value) in CLASS_TYPES[kind] else refuse(f"{name} holds values of another type than it says")
+        refuse(f"{name} holds a text that is not a class: {written[:40]!r}")
+    return value if type(value) in CLASS_TYPES[kind] else refuse(f"{name} holds values that are not of its type")

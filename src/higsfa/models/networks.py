@@ -18,19 +18,15 @@ from higsfa.training.layer import LayerPlan, TrainedLayer
 from higsfa.training.statistics import ClassStatistics
 
 NUMBERS, MOST_NUMBERS, NUMBERS_PER_INPUT = 2**20, 2**26, 128
-"""Numbers that go in and out of all nodes for one sample: so many, and some more for each number of the sample."""
+"""Limit on the numbers that go in and out of all nodes for one sample, with what each number of the sample adds."""
 WORK, WORK_PER_BYTE, WORK_PER_INPUT = 2**28, 32, 2**17
-"""Multiplications for one sample: so many, and some more for each byte of the file and each number of the sample."""
+"""Limit on multiplications for one sample, with what each byte of the file and each number of the sample adds."""
 CALL_WORK, ROW_WORK = 10_000, 100
-"""Calling a node for one field, or a term of its expansion, takes as long as so many multiplications; so does a row."""
-POSITION_BYTES = 40
-"""Memory of one position of a field on one axis of a grid."""
+"""Multiplications that take as long as calling a node for a field, or a term of its expansion; as a row of it."""
+POSITION_BYTES = 40  # of a field on one axis of a grid
 MAX_JOBS = 1024
 
 FieldSizes = Annotated[list[Size], Field(min_length=1, max_length=3)]
-
-
-# ---------------------------------------------------------------------- single nodes
 
 
 class SingleRecord(Record):
@@ -56,20 +52,17 @@ def pack_single(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
 def unpack_single(cls: type, record: SingleRecord, tensors: Tensors, prefix: str) -> Any:
     estimator = unpack_common(cls, record, record.n_inputs, tensors, prefix)
     shape = NodeShape(read_expansion(record.expansion), 1, record.n_inputs, None, record.clipped)
-    node = estimator._node = unpack_nodes(tensors, f"{prefix}node.", shape, 1, MAX_VALUES)[0]
-    estimator.n_components_, estimator.n_slow_, estimator.rank_ = node.n_components, node.n_slow, node.rank
-    estimator.delta_values_ = node.delta_values if cls._preserve else node.delta_values[: node.n_components]  # type: ignore[attr-defined]
-    estimator.mean_ = node.frontend.center
-    estimator.statistics_ = SumsNotSaved()
+    estimator._solved = unpack_nodes(tensors, f"{prefix}node.", shape, 1, MAX_VALUES)[0]
+    estimator._statistics = SumsNotSaved()
     return estimator
 
 
 class SumsNotSaved(ClassStatistics):
-    """Stands for the sums of a loaded model, which are not in its file: nothing can be added to them."""
+    """Stands for the sums of a loaded model, which are not in its file."""
 
     message = (
-        "a model that was loaded from a file has no statistics_: they are not saved, so partial_fit cannot go on from "
-        "it; call fit to train it anew"
+        "a model that was loaded from a file has no statistics_: they are not saved, so partial_fit cannot continue "
+        "it; call fit to train it again"
     )
 
     def __init__(self) -> None:
@@ -85,9 +78,6 @@ class SumsNotSaved(ClassStatistics):
 
     def __repr__(self) -> str:
         return "<statistics that were not saved>"
-
-
-# ---------------------------------------------------------------------- networks
 
 
 class OptionsRecord(Record):
@@ -122,11 +112,11 @@ class NetworkRecord(Record):
 
 
 class Effort:
-    """What a network costs for one sample.
+    """What a network costs for one sample, and may cost.
 
-    A node of its own stores what it multiplies with, so that its cost is bounded by the size of the file. A shared node
-    is used once for each field of the grid, and outputs beyond those of the nodes are zeros that are not stored. What
-    is left is bounded by the size of the sample, which the user of the network has to provide.
+    The cost of a node that serves one field is bounded by the file, which stores what it multiplies with. But a shared
+    node is used for every field, and outputs beyond those of a node are zeros that are not stored. They are bounded by
+    the size of the sample, which comes from the user.
     """
 
     def __init__(self, n_inputs: int, n_bytes: int) -> None:
@@ -134,7 +124,7 @@ class Effort:
         self._work = WORK + WORK_PER_INPUT * n_inputs + WORK_PER_BYTE * n_bytes
 
     def add_fields(self, n_nodes: int, n_raw: int, n_components: int) -> None:
-        """Count what goes in and out of a layer, before anything of that size is made."""
+        """Count what goes in and out of a layer, before anything of that size is allocated."""
         self._numbers -= n_nodes * (n_raw + n_components)
         if self._numbers < 0:
             refuse("the fields of its layers overlap too much, or have too many outputs, for an input of this size")
@@ -168,7 +158,7 @@ def pack_network(network: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
 def _pack_layer(layer: TrainedLayer, arrays: Arrays, prefix: str) -> dict[str, Any]:
     plan = layer.plan
     pack_nodes(layer.nodes, arrays, prefix)
-    # numpy's numbers become Python's, and integers where real numbers are meant become real.
+    # numpy's numbers become Python's, and integers become real where real numbers are meant.
     options = {name: plain(value, name) for name, value in asdict(plan.options).items()}
     return {
         "field": [int(size) for size in plan.fields.field],
@@ -225,7 +215,7 @@ def _unpack_layer(
 
 
 def _unpack_fields(record: LayerRecord, grid: tuple[int, ...], tensors: Tensors, prefix: str) -> Fields:
-    """Fields that fit the grid. Their number is computed before any of them is listed."""
+    """Fields that fit the grid; their number is checked before they are listed."""
     sizes, steps = tuple(record.field), tuple(record.stride)
     if len(sizes) != len(grid) or len(steps) != len(grid):
         refuse(f"{prefix}field and stride must have {len(grid)} dimensions")

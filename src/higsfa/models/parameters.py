@@ -13,39 +13,21 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, Strict, create_model
 from sklearn.base import BaseEstimator
 
+from higsfa import graphs
 from higsfa.core.expansion.expansion import Expansion, as_expansion, parse_expansion
 from higsfa.estimators import Layer
-from higsfa.graphs import (
-    AutoGraph,
-    ClusteredGraph,
-    EdgeGraph,
-    GraphSum,
-    MixedGraph,
-    SequenceGraph,
-    SerialGraph,
-    WindowGraph,
-    as_recipe,
-)
 from higsfa.io.container import MAX_LIST, Arrays, Few, Record, Tensors, Text, refuse, refusing, short
 from higsfa.io.nodes import MAX_VALUES
 
+_LABELLED = (graphs.AutoGraph, graphs.ClusteredGraph, graphs.SerialGraph, graphs.MixedGraph, graphs.WindowGraph)
 RECIPES: dict[str, Any] = {
-    cls.__name__: cls
-    for cls in (AutoGraph, ClusteredGraph, EdgeGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph)
+    recipe.__name__: recipe for recipe in (*_LABELLED, graphs.SequenceGraph, graphs.EdgeGraph, graphs.GraphSum)
 }
-LEFT_OUT = ("regressor",)
-"""Parameters that have no place in a file."""
-MAX_DEPTH = 8
-"""Sums of recipes within sums."""
-MAX_EXPANSION, MAX_TERM = 4096, 128
-"""Characters of an expansion, and of one of its terms."""
-MAX_PATH = 4096
-"""Characters of any other text, such as a path."""
+LEFT_OUT = ("regressor",)  # parameters that are not saved
+MAX_DEPTH = 8  # of sums of recipes within sums
+MAX_EXPANSION, MAX_TERM = 4096, 128  # characters
+MAX_PATH = 4096  # characters of any other text, such as a path
 MAX_CANDIDATES = 2**16
-"""Numbers of features to try."""
-
-
-# ---------------------------------------------------------------------- types
 
 
 def _dictionary(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -67,7 +49,7 @@ class ExpansionRecord(Record):
     text: str
 
 
-# These have a form of their own, and further checks.
+# Parameters with a form of their own, and further checks.
 SPECIAL: dict[str, Any] = {
     "expansion": str | ExpansionRecord,
     "graph": Any,
@@ -76,7 +58,7 @@ SPECIAL: dict[str, Any] = {
     "center": bool,
     "candidates": Annotated[list[int], Field(max_length=MAX_CANDIDATES, fail_fast=True)] | None,
 }
-# These are checked here, because scikit-learn does not check recipes, nor what is in a dictionary.
+# Parameters that scikit-learn does not check: those of recipes, and what is in a dictionary.
 TYPES: dict[str, Any] = {
     "label": LabelName | bool | None,
     "n_groups": int | None,
@@ -107,11 +89,8 @@ class EdgesRecord(Record):
     node_weights: bool
 
 
-# ---------------------------------------------------------------------- parameters
-
-
 def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[str, Any]:
-    """All constructor parameters as JSON values; what is large goes to the arrays."""
+    """All constructor parameters as JSON values; large ones go to the arrays."""
     packed: dict[str, Any] = {}
     for name, value in estimator.get_params(deep=False).items():
         if name == "expansion":
@@ -131,12 +110,12 @@ def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[s
 
 
 def unpack_params(cls: type, record: Any, tensors: Tensors, prefix: str) -> Any:
-    """An object of a known class, with parameters that it accepts."""
+    """An object of a known class with valid parameters."""
     what = f"parameters of {cls.__name__}"
     params = dict(_record(cls).read(record, what))
     if "expansion" in params:
         given = params["expansion"]
-        expansion = read_expansion(given if isinstance(given, str) else given.text)
+        expansion = read_expansion(getattr(given, "text", given))
         params["expansion"] = given if isinstance(given, str) else expansion
     if "graph" in params:
         params["graph"] = _unpack_graph(params["graph"], tensors, f"{prefix}graph.")
@@ -151,7 +130,7 @@ def unpack_params(cls: type, record: Any, tensors: Tensors, prefix: str) -> Any:
 
 
 def pack_common(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
-    """Parameters, and names of the input features: one text with zeros between them."""
+    """Parameters, and names of the input features: one text, separated by zeros."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
         if any("\0" in name for name in names):
@@ -171,8 +150,8 @@ def unpack_common(cls: type, record: Any, n_features: int, tensors: Tensors, pre
 
 def _unpack_names(tensors: Tensors, name: str, n_features: int) -> NDArray[Any]:
     raw = tensors.take(name, "U8", (None,))
-    wide = bool(np.any(raw > 127))  # such a text takes four bytes a character in memory, twice for a moment
-    tensors.spend((8 if wide else 2) * len(raw))
+    # Twice the text for a moment; beyond ASCII, a character takes four bytes in memory.
+    tensors.spend((8 if np.any(raw > 127) else 2) * len(raw))
     with refusing(name):
         written = str(raw.data, "utf-8", "surrogatepass")
     if written.count("\0") != n_features - 1:
@@ -181,11 +160,8 @@ def _unpack_names(tensors: Tensors, name: str, n_features: int) -> NDArray[Any]:
     return np.array(written.split("\0"), dtype=object)
 
 
-# ---------------------------------------------------------------------- expansions
-
-
 def expansion_text(expansion: Expansion) -> str:
-    """The text form, which must say everything."""
+    """The text form, from which the same expansion can be read."""
     written = str(expansion)
     try:
         complete = parse_expansion(written) == expansion
@@ -197,7 +173,7 @@ def expansion_text(expansion: Expansion) -> str:
 
 
 def read_expansion(written: str) -> Expansion:
-    """An expansion from its text, within limits for which the parser is quick."""
+    """An expansion from its text, whose length is limited, so that the parser is quick."""
     with refusing("expansion"):
         if max(map(len, short(written, MAX_EXPANSION).split("|"))) > MAX_TERM:
             refuse(f"expansion: a term has more than {MAX_TERM} characters")
@@ -214,9 +190,9 @@ def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> di
     if depth > MAX_DEPTH:
         raise ValueError(f"sums of recipes within sums cannot be saved beyond a depth of {MAX_DEPTH}")
     if name == "GraphSum":
-        graphs = [_pack_recipe(part, arrays, f"{prefix}{k}.", depth + 1) for k, part in enumerate(recipe.graphs)]
+        parts = [_pack_recipe(part, arrays, f"{prefix}{k}.", depth + 1) for k, part in enumerate(recipe.graphs)]
         weights = None if recipe.weights is None else [float(weight) for weight in recipe.weights]
-        return {"recipe": name, "graphs": graphs, "weights": plain(weights, "weights of GraphSum")}
+        return {"recipe": name, "graphs": parts, "weights": plain(weights, "weights of GraphSum")}
     if name == "EdgeGraph":
         if sp.issparse(recipe.edges):
             edges = sp.csr_array(recipe.edges, dtype=np.float64, copy=True)
@@ -230,15 +206,15 @@ def _pack_recipe(recipe: Any, arrays: Arrays, prefix: str, depth: int = 0) -> di
             arrays[f"{prefix}edges"] = np.asarray(recipe.edges, dtype=np.float64)
         node_weights = _pack_array(recipe.node_weights, arrays, f"{prefix}node_weights")
         return {"recipe": name, "sparse": sp.issparse(recipe.edges), "node_weights": node_weights}
-    params = recipe.get_params(deep=False)
-    return {"recipe": name} | {key: _pack_value(value, key, name) for key, value in params.items()}
+    params = recipe.get_params(deep=False).items()
+    return {"recipe": name, **{key: _pack_value(value, key, name) for key, value in params}}
 
 
 def _unpack_graph(value: Any, tensors: Tensors, prefix: str, depth: int = 0) -> Any:
     """A recipe; at the top also the name of one."""
     if isinstance(value, str) and depth == 0:
         with refusing("graph"):
-            as_recipe(short(value, 100))
+            graphs.as_recipe(short(value, 100))
         return value
     if depth > MAX_DEPTH:
         refuse("graph: sums within sums are nested too deeply")
@@ -249,7 +225,7 @@ def _unpack_graph(value: Any, tensors: Tensors, prefix: str, depth: int = 0) -> 
     if name == "EdgeGraph":
         given = EdgesRecord.read(rest, "graph")
         edges = _unpack_edges(tensors, prefix, given.sparse)
-        return EdgeGraph(edges, _unpack_array(given.node_weights, tensors, f"{prefix}node_weights"))
+        return graphs.EdgeGraph(edges, _unpack_array(given.node_weights, tensors, f"{prefix}node_weights"))
     params = dict(_record(RECIPES[name]).read(rest, f"graph {name}"))
     if name == "GraphSum":
         parts = enumerate(params["graphs"])
@@ -274,11 +250,8 @@ def _unpack_edges(tensors: Tensors, prefix: str, sparse: bool) -> Any:
     return sp.csr_array((weights, indices, indptr), shape=(n, n))
 
 
-# ---------------------------------------------------------------------- plain values
-
-
 def _pack_value(value: Any, name: str, owner: str) -> Any:
-    """A value that JSON can hold; of a dictionary by label, the pairs."""
+    """A value that JSON can hold; pairs for a dictionary by label."""
     if isinstance(value, dict):
         return [[pack_label_name(label), _pack_value(own, name, f"label {label!r}")] for label, own in value.items()]
     value = plain(value, f"{name} of {owner}")
@@ -289,12 +262,12 @@ def _pack_value(value: Any, name: str, owner: str) -> Any:
 
 def pack_label_name(name: Any) -> Any:
     if isinstance(name, bool | np.bool_) or not isinstance(name, str | int | np.integer):
-        raise TypeError(f"label {name!r} cannot be saved: names of labels must be texts or whole numbers")
+        raise TypeError(f"label {name!r} cannot be saved: names of labels must be strings or integers")
     return plain(name, "name of a label")
 
 
 def _pack_array(value: Any, arrays: Arrays, name: str) -> bool:
-    """One-dimensional array-like or None; tells whether there is one."""
+    """Put a one-dimensional array-like, or None, into the arrays, and return whether there is one."""
     if value is not None:
         arrays[name] = np.array(value, dtype=np.float64)
     return value is not None
@@ -314,8 +287,6 @@ def plain(value: Any, what: str) -> Any:
         return [plain(entry, what) for entry in value]
     if isinstance(value, float) and not isfinite(value):
         raise ValueError(f"{what} is {value}, which cannot be saved")
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return str(value) if isinstance(value, str) else value  # of a subclass of str, too
     raise TypeError(f"{what} is a {type(value).__name__}, which cannot be saved")

@@ -16,8 +16,7 @@ __all__ = ["plot_delta_values", "plot_features"]
 def plot_delta_values(network: Any, layer: int | None = None, *, n_features: int = 40, ax: Any = None) -> Any:
     """Plot the Delta values of slow features, averaged over the nodes of a layer.
 
-    The band spans the middle 80 % of the nodes. The line at 2.0 is the Delta of noise: features close to it carry no
-    slow signal, and a node that keeps slow features only loses what else they carry.
+    The band spans the middle 80 % of the nodes. Features close to the line at 2.0, the Delta of noise, are not slow.
 
     Parameters
     ----------
@@ -25,7 +24,7 @@ def plot_delta_values(network: Any, layer: int | None = None, *, n_features: int
     layer : int, optional
         Counted from 1; all layers by default.
     n_features : int, default=40
-        Features to show at most.
+        Most features to show.
     ax : matplotlib axes, optional
 
     Returns
@@ -39,21 +38,19 @@ def plot_delta_values(network: Any, layer: int | None = None, *, n_features: int
         raise ValueError(f"layer must be between 1 and {len(network.layers_)}, got {layer}")
     if ax is None:
         _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-    chosen = range(len(network.layers_)) if layer is None else [layer - 1]
     colors = plt.get_cmap("viridis")(np.linspace(0.0, 0.9, len(network.layers_)))
-    for k in chosen:
-        fitted = network.layers_[k]
+    for k, (fitted, color) in enumerate(zip(network.layers_, colors, strict=True), start=1):
+        if layer not in (None, k):
+            continue
         deltas = fitted.delta_values[:, :n_features]
         number = np.arange(1, deltas.shape[1] + 1)
-        label = f"layer {k + 1} ({'x'.join(map(str, fitted.shape))} nodes)"
-        ax.plot(number, np.nanmean(deltas, axis=0), marker="o", markersize=3, color=colors[k], label=label)
+        label = f"layer {k} ({'x'.join(map(str, fitted.shape))} nodes)"
+        ax.plot(number, np.nanmean(deltas, axis=0), marker="o", markersize=3, color=color, label=label)
         if len(deltas) > 1:
-            low, high = np.nanquantile(deltas, [0.1, 0.9], axis=0)
-            ax.fill_between(number, low, high, color=colors[k], alpha=0.15, linewidth=0)
+            ax.fill_between(number, *np.nanquantile(deltas, [0.1, 0.9], axis=0), color=color, alpha=0.15, linewidth=0)
     ax.axhline(2.0, color="0.4", linewidth=1, linestyle="--")
     ax.annotate("noise", (1.0, 2.0), xycoords=("axes fraction", "data"), ha="right", va="bottom", color="0.4")
-    ax.set_xlabel("slow feature")
-    ax.set_ylabel("Delta, mean over nodes")
+    ax.set(xlabel="slow feature", ylabel="Delta, mean over nodes")
     ax.legend(fontsize="small", frameon=False)
     return ax
 
@@ -69,8 +66,8 @@ def plot_features(
 ) -> Any:
     """Show three views of features, one row for each feature.
 
-    From left to right: the template, which is what the feature adds to a linear reconstruction; its gradient at the
-    mean image; and the images for which it is smallest and largest. Red raises the feature, blue lowers it.
+    From left to right: the template, which is what the feature adds to a reconstruction; its gradient at the mean;
+    and the images for which it is smallest and largest. Red raises the feature, blue lowers it.
 
     Parameters
     ----------
@@ -113,8 +110,8 @@ def plot_features(
         for ax, number in zip(row[2:], [*smallest, *largest[::-1]], strict=False):
             ax.imshow(images[number], cmap="gray")
         row[0].set_ylabel(names[feature], fontsize="small")
-    for ax in axes.flat:
-        ax.set(xticks=[], yticks=[])
     for ax, title in zip(axes[0], titles, strict=True):
         ax.set_title(title, fontsize="small")
+    for ax in axes.flat:
+        ax.set(xticks=[], yticks=[])
     return figure

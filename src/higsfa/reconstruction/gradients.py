@@ -1,41 +1,44 @@
-"""Features of a fitted estimator or network with gradients, for few samples at a time."""
+"""Gradients of features, and what a feature sees: its template, its gradient, its most extreme inputs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from higsfa.core.fields import Fields
 from higsfa.core.node.stack import NodeStack, Trace
 from higsfa.estimators.network import Network
 from higsfa.estimators.node import NodeEstimator
+from higsfa.reconstruction.linear import LinearReconstruction, decode
 
 Array = NDArray[Any]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class _Stage:
-    """A layer: fields (nodes, children) into the layer below, which has `n_below` nodes of `width` outputs."""
+    """A layer: nodes, and their fields in the layer below, whose nodes have `width` outputs."""
 
     stack: NodeStack
-    index: NDArray[np.intp]
-    n_below: int
+    fields: Fields
     width: int
 
     def forward(self, block: Array) -> tuple[Array, Trace]:
-        raw = block[self.index].reshape(len(self.index), -1, block.shape[2])
-        return self.stack.forward(raw)
+        return self.stack.forward(block[self.fields.index].reshape(self.fields.n_nodes, -1, block.shape[2]))
 
     def backward(self, trace: Trace, G: Array) -> Array:
-        raw = self.stack.backward(trace, G)
-        parts = raw.reshape(*self.index.shape, self.width, raw.shape[2])
-        below = np.zeros((self.n_below, self.width, raw.shape[2]))
-        # Fields start at different places, so that no row is there twice.
-        for child in range(self.index.shape[1]):
-            below[self.index[:, child]] += parts[:, child]
+        raw, index = self.stack.backward(trace, G), self.fields.index
+        parts = raw.reshape(*index.shape, self.width, raw.shape[2])
+        below = np.zeros((prod(self.fields.grid), self.width, raw.shape[2]))
+        # The k-th children of all fields are different nodes, so no row is added to twice at once.
+        for k, child in enumerate(index.T):
+            below[child] += parts[:, k]
         return below
 
 
@@ -43,10 +46,6 @@ class Differentiable:
     """A fitted node or network as a function of flat inputs (n, P), with its gradient, in float64.
 
     The model's arrays are copied once, layer by layer. Matrices are small: callers hold BLAS at one thread.
-
-    Parameters
-    ----------
-    model : fitted network (HiGSFA, HGSFA, HiSFA, HSFA) or node (IGSFA, GSFA, ISFA, SFA)
     """
 
     def __init__(self, model: Any) -> None:
@@ -55,25 +54,20 @@ class Differentiable:
             check_is_fitted(model, "_trained")
             self.input_shape = tuple(model.input_shape_)
             self._stages = [
-                _Stage(
-                    NodeStack.of(layer.nodes, layer.plan.n_components),
-                    layer.plan.fields.index,
-                    int(np.prod(layer.plan.fields.grid)),
-                    layer.plan.width,
-                )
+                _Stage(NodeStack.of(layer.nodes, layer.plan.n_components), layer.plan.fields, layer.plan.width)
                 for layer in model._trained
             ]
         elif isinstance(model, NodeEstimator):
             check_is_fitted(model, "_node")
             self.input_shape = (model.n_features_in_,)
             stack = NodeStack.of([model._node], model.n_components_)
-            self._stages = [_Stage(stack, np.zeros((1, 1), np.intp), 1, model.n_features_in_)]
+            self._stages = [_Stage(stack, Fields((1,), (1,), (1,), False), model.n_features_in_)]
         else:
             raise TypeError(
                 f"gradients go through the networks and nodes of this library, not through {type(model).__name__}"
             )
         self.n_features = int(model.n_components_)
-        self.n_inputs = int(np.prod(self.input_shape))
+        self.n_inputs = prod(self.input_shape)
 
     def features(self, X: Array) -> Array:
         """Features (n, k) of flat inputs (n, P)."""
@@ -81,27 +75,117 @@ class Differentiable:
 
     def gradient(self, X: Array, G: Array) -> Array:
         """dL/dx (n, P) from dL/dy (n, k)."""
-        return self._backward(self._forward(X)[1], G)
+        return self.with_gradient(X, lambda _: G)[1]
 
     def with_gradient(self, X: Array, outer: Any) -> tuple[Array, Array]:
         """Features y of X, and dL/dx where dL/dy = outer(y)."""
         Y, traces = self._forward(X)
-        return Y, self._backward(traces, outer(Y))
+        G = outer(Y)
+        block = np.ascontiguousarray(np.asarray(G, np.float64).T).reshape(len(traces[-1].inputs), -1, len(G))
+        with np.errstate(all="ignore"):
+            for stage, trace in zip(reversed(self._stages), reversed(traces), strict=True):
+                block = stage.backward(trace, block)
+        return Y, block.reshape(self.n_inputs, len(G)).T
 
     def _forward(self, X: Array) -> tuple[Array, list[Trace]]:
-        first = self._stages[0]
-        block = np.ascontiguousarray(np.asarray(X, np.float64).T).reshape(first.n_below, first.width, len(X))
-        traces = []
+        width, traces = self._stages[0].width, []
+        block = np.ascontiguousarray(np.asarray(X, np.float64).T).reshape(self.n_inputs // width, width, len(X))
         with np.errstate(all="ignore"):
             for stage in self._stages:
                 block, trace = stage.forward(block)
                 traces.append(trace)
         return block.reshape(self.n_features, len(X)).T, traces
 
-    def _backward(self, traces: list[Trace], G: Array) -> Array:
-        top = traces[-1].inputs
-        block = np.ascontiguousarray(np.asarray(G, np.float64).T).reshape(len(top), -1, len(G))
-        with np.errstate(all="ignore"):
-            for stage, trace in zip(reversed(self._stages), reversed(traces), strict=True):
-                block = stage.backward(trace, block)
-        return block.reshape(self.n_inputs, len(G)).T
+
+# ---------------------------------------------------------------------- what a feature sees
+
+
+def feature_gradient(net: Any, x: Any, feature: int) -> Floats:
+    """Gradient of a feature with respect to the pixels of images: where it looks, and what would raise it there.
+
+    Parameters
+    ----------
+    net : fitted network or node
+    x : array of shape (n_samples, *input_shape), or one image
+    feature : int
+
+    Returns
+    -------
+    array of the shape of x
+        0 for pixels that only reach nodes beyond the range of their training data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import GSFA
+    >>> from higsfa.reconstruction import feature_gradient
+    >>> X = np.random.default_rng(0).normal(size=(300, 3))
+    >>> node = GSFA(n_components=1, graph="serial").fit(X, X[:, 1])
+    >>> int(np.argmax(np.abs(feature_gradient(node, X[0], 0))))
+    1
+    """
+    model = Differentiable(net)
+    x = np.asarray(x, dtype=np.float64)
+    if x.size != model.n_inputs and (x.ndim < 2 or x.size != len(x) * model.n_inputs):
+        raise ValueError(f"x has shape {x.shape}, but the network sees images of shape {model.input_shape}")
+    flat = x.reshape(-1, model.n_inputs)
+    seeds = np.zeros((len(flat), model.n_features))
+    seeds[:, _check(feature, model.n_features)] = 1.0
+    return model.gradient(flat, seeds).reshape(x.shape)
+
+
+def extreme_inputs(Y: Any, feature: int, n: int = 5) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Indices of the inputs for which a feature is largest, and of those for which it is smallest.
+
+    Parameters
+    ----------
+    Y : array of shape (n_samples, n_features)
+    feature : int
+    n : int, default=5
+        How many of each; fewer if there are fewer samples.
+
+    Returns
+    -------
+    largest, smallest : int arrays
+        The most extreme first; equal values in the order of the samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa.reconstruction import extreme_inputs
+    >>> extreme_inputs(np.array([[1.0], [5.0], [-2.0], [5.0]]), feature=0, n=2)
+    (array([1, 3]), array([2, 0]))
+    """
+    values = np.asarray(Y[:, _check(feature, Y.shape[1])], dtype=np.float64)
+    if not np.all(np.isfinite(values)):
+        raise ValueError(f"Y: feature {feature} holds NaN or infinite values")
+    if n < 1:
+        raise ValueError(f"n={n} must be at least 1")
+    return np.argsort(-values, kind="stable")[:n], np.argsort(values, kind="stable")[:n]
+
+
+def feature_template(decoder: Any, feature: int) -> Floats:
+    """The image that a feature adds when it grows by one: a column of the linear reconstruction.
+
+    Parameters
+    ----------
+    decoder : LinearReconstruction, or fitted network or node
+    feature : int
+
+    Returns
+    -------
+    array of shape input_shape
+    """
+    linear = isinstance(decoder, LinearReconstruction)
+    n_features = int(decoder.n_features_in_ if linear else decoder.n_components_)
+    steps = np.zeros((2, n_features))
+    steps[1, _check(feature, n_features)] = 1.0
+    nothing, one = decode(decoder, steps)
+    return np.asarray(one - nothing)
+
+
+def _check(feature: int, n_features: int) -> int:
+    feature = index(feature)
+    if not 0 <= feature < n_features:
+        raise ValueError(f"feature={feature}: give an index from 0 to {n_features - 1}")
+    return feature

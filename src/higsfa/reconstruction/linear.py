@@ -15,39 +15,29 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from higsfa.estimators.validation import unchanged_on_error
+from higsfa.estimators.validation import batches, unchanged_on_error
 from higsfa.training.sources import Source, as_source, is_chunked
 
 Floats = NDArray[np.float64]
 
-BLOCK_VALUES = 2**22
-"""Pixels read at once."""
-RANK_CUT = 1e-10
-"""Directions with less than this part of the largest variance (of standardised features) count as constant."""
+BLOCK_VALUES = 2**22  # pixels that are read at once
+RANK_CUT = 1e-10  # fraction of the largest variance (of standardised features) below which a direction is constant
 
 
 @dataclass(frozen=True, eq=False)
 class PairSums:
-    """Moments of features y (k) and pixels x (P): what linear regression of x on y needs.
-
-    Attributes
-    ----------
-    count : number of samples.
-    mean_y, mean_x : means.
-    yy, yx : (k, k) and (k, P) sums of products of deviations from the means.
-    xx : sum of squared deviations of all pixels.
-    """
+    """Moments of features y (k) and pixels x (P): what linear regression of x on y needs."""
 
     count: int
     mean_y: Floats
     mean_x: Floats
-    yy: Floats
-    yx: Floats
-    xx: float
+    yy: Floats  # (k, k): sums of products of deviations from the means
+    yx: Floats  # (k, P)
+    xx: float  # of all pixels together
 
     @classmethod
-    def of(cls, Y: Floats, X: Floats) -> PairSums:
-        """Sums over samples as rows."""
+    def of(cls, Y: NDArray[Any], X: NDArray[Any]) -> PairSums:
+        Y, X = Y.astype(np.float64), X.astype(np.float64)
         mean_y, mean_x = Y.mean(axis=0), X.mean(axis=0)
         Y, X = Y - mean_y, X - mean_x
         return cls(len(Y), mean_y, mean_x, Y.T @ Y, Y.T @ X, float(np.vdot(X, X)))
@@ -70,36 +60,32 @@ class PairSums:
         """Components (k, P) and intercept (P,) of least |x - D y - c|^2 + alpha |D|^2; ties go to the smallest."""
         A = self.yy + alpha * np.eye(len(self.yy))
         scale = np.sqrt(np.diag(A))
-        varies = scale > 0
-        unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=varies)
+        unit = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
         values, vectors = eigh(A * np.outer(unit, unit))
         kept = values > RANK_CUT * values.max(initial=0.0)
         V = (unit[:, None] * vectors[:, kept]) / np.sqrt(values[kept])
         components = V @ (V.T @ self.yx)
         return components, self.mean_x - self.mean_y @ components
 
-    def residual(self, components: Floats, intercept: Floats) -> float:
-        """Sum of squared errors of a linear reconstruction."""
+    def error(self, components: Floats, intercept: Floats) -> float:
+        """The normalised reconstruction error; NaN if all images are equal."""
         shift = self.mean_x - self.mean_y @ components - intercept
         fitted = self.yy @ components - 2 * self.yx
-        return max(0.0, self.xx + float(np.vdot(components, fitted)) + self.count * float(shift @ shift))
-
-    def error(self, components: Floats, intercept: Floats) -> float:
-        """The normalised reconstruction error; NaN where all images are equal."""
-        return self.residual(components, intercept) / self.xx if self.xx else float("nan")
+        residual = self.xx + float(np.vdot(components, fitted)) + self.count * float(shift @ shift)
+        return max(0.0, residual) / self.xx if self.xx else float("nan")
 
 
 class LinearReconstruction(BaseEstimator):
     r"""Images from features by one linear map for all of them, :math:`\hat x = D y + c`.
 
-    This is how the paper measures what features retain of the input. The map is learned by least squares, in one pass
-    over the data and in float64; only sums are kept.
+    This is how the paper measures what features retain of the input. The map is learned by least squares, in float64
+    and one pass over the data.
 
     Parameters
     ----------
     alpha : float, default=0.0
-        Weight of the squared length of D (ridge regression). Even with 0, linearly dependent or constant features are
-        no error: the shortest of the best maps is taken.
+        Weight of the squared length of D (ridge regression). With 0, features may still be constant or linearly
+        dependent: of the best maps, the shortest is taken.
 
     Attributes
     ----------
@@ -112,8 +98,8 @@ class LinearReconstruction(BaseEstimator):
     feature_mean_, feature_scale_ : arrays of shape (n_features,)
         Mean and standard deviation of the training features.
     error_ : float
-        Normalised reconstruction error on the training data: 0 is perfect, 1 is that of the mean image. NaN while all
-        images seen are equal.
+        Normalised reconstruction error on the training data: 0 is perfect, 1 is that of the mean image. NaN if all
+        images are equal.
     image_shape_ : tuple of int
     n_samples_seen_ : int
     n_features_in_ : int
@@ -141,9 +127,9 @@ class LinearReconstruction(BaseEstimator):
         Parameters
         ----------
         Y : array, memmap or source of shape (n_samples, n_features)
-            Features. They come first, as in any regressor that predicts the second argument from the first.
+            Features.
         images : array, memmap or source of shape (n_samples, *image_shape)
-            What they were extracted from: pictures, or rows of pixels. Read once, block by block.
+            What they were extracted from: images, or rows of pixels. Read once, block by block.
 
         Returns
         -------
@@ -153,7 +139,7 @@ class LinearReconstruction(BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, Y: Any, images: Any) -> LinearReconstruction:
-        """Learn from more samples, given as in `fit`; the same as one `fit` to all of them, up to rounding."""
+        """Learn from more samples, given as in `fit`; the result is that of `fit` on all of them, up to rounding."""
         return self._learn(Y, images, getattr(self, "sums_", None))
 
     def _learn(self, Y: Any, images: Any, before: PairSums | None) -> LinearReconstruction:
@@ -223,7 +209,7 @@ def samples(X: Any, name: str) -> Source:
 
 
 def decode(decoder: Any, Y: Any) -> NDArray[Any]:
-    """Images (n, ...) of features, by a LinearReconstruction or by a model that can be inverted."""
+    """Images (n, ...) of features, by a LinearReconstruction or a model with `inverse_transform`."""
     if isinstance(decoder, LinearReconstruction):
         return decoder.predict(Y)
     if hasattr(decoder, "inverse_transform"):
@@ -244,15 +230,9 @@ def pairs(Y: Any, images: Any) -> tuple[Source, Source]:
 def _gather(Y: Any, images: Any) -> PairSums:
     """Sums over all samples, read block by block."""
     features, pictures = pairs(Y, images)
-    n_values = int(np.prod(pictures.shape))
-    step = max(1, BLOCK_VALUES // max(1, n_values))
-
-    def part(start: int) -> PairSums:
-        rows = np.arange(start, min(start + step, len(pictures)))
-        X = pictures.take(rows).reshape(len(rows), n_values).astype(np.float64)
-        return PairSums.of(features.take(rows).astype(np.float64), X)
-
-    sums = reduce(add, map(part, range(0, len(pictures), step)))
+    step = max(1, BLOCK_VALUES // max(1, int(np.prod(pictures.shape))))
+    blocks = zip(batches(features, step), batches(pictures, step), strict=True)
+    sums = reduce(add, (PairSums.of(Y, X.reshape(len(X), -1)) for (_, Y), (_, X) in blocks))
     for name, total in (("Y", float(np.trace(sums.yy))), ("images", sums.xx)):
         if not np.isfinite(total):
             raise ValueError(f"{name}: NaN or infinite values; leave those samples out")

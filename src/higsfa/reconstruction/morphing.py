@@ -12,15 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
 from higsfa.reconstruction.gradients import Differentiable
 from higsfa.reconstruction.linear import LinearReconstruction, decode
-from higsfa.reconstruction.refinement import ImagePrior
+from higsfa.reconstruction.refinement import ImagePrior, clipped
 from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]
 
-DAMPING = 1e-3
-"""Part of the mean diagonal of J C J^T that is added to it."""
-SHORTEST = 1 / 64
-"""Smallest step that is tried, as a part of the full one."""
+DAMPING = 1e-3  # fraction of the mean diagonal of J C J^T that is added to it
+STEPS = 0.5 ** np.arange(7)  # fractions of the full step that are tried
 
 
 def morph(
@@ -39,74 +37,70 @@ def morph(
     """Show a photograph as the network imagines it with other values of a label, such as ``age=[20, 40, 60]``.
 
     The features that the head uses move by the difference between the class mean at the wanted value and that at the
-    photograph's own estimate; what makes this photograph differ from its class mean stays. The difference is decoded
-    linearly and added to the photograph, so that detail stays too.
+    photograph's own estimate. The difference is decoded linearly and added to the photograph, so that whatever else
+    makes this photograph differ stays.
 
-    The result shows what the features know about the label in the training set. It is no prediction of how a person
-    will look.
+    The result shows what the features know about the label in the training set; it does not predict how a person will
+    look.
 
     Parameters
     ----------
     net : fitted network
     head : LabelHead
         Fitted on the features of `net`, with Gaussians for this label; best on images that the network was not
-        trained on, and with ``regularization=1``, so that the estimate grows evenly along the class means.
+        trained on, and with ``regularization=1``, so that estimates grow evenly along the class means.
     photo : array of shape input_shape
-        One image, of the kind that the network was trained on.
+        One image, like those that the network was trained on.
     labels : dict, optional
-        Instead of `label`: the name of one label, and the wanted values. For names that are no Python names, or those
-        of other parameters here, such as ``{"strength": [1, 2]}``.
+        Instead of `label`, for names that are not valid in Python or belong to another parameter, such as
+        ``{"strength": [1, 2]}``.
     decoder : LinearReconstruction, optional
         Decodes feature differences; ``net.inverse_transform`` by default.
     strength : float, default=1.0
         Factor of the change of features.
     n_steps : int, default=6
-        Gauss-Newton steps after the linear one. The network is not linear, and without them its estimate hardly
-        follows; each is the smallest change of the image that brings the head's features where they should be.
+        Gauss-Newton steps after the linear one, each the smallest change of the image that would give the wanted
+        features. Networks are not linear: without these steps the estimate hardly follows.
     prior : ImagePrior, optional
-        Units in which these steps are small; pixels by default.
+        What "smallest" is measured in; pixels by default.
     **label : array-like
         Name of one label and the wanted values: numbers within its range, or classes.
 
     Returns
     -------
     array of shape (n_values, *input_shape)
-        In the type of the photograph; whole numbers are rounded and kept within the range of their type.
+        In the dtype of the photograph; integers are rounded and clipped to their range.
 
     Notes
     -----
-    A network trained on few images can be so sensitive that noise of one grey level moves its features as far as a
-    decade of age does; no picture then follows. The layers' `shrinkage` cures that.
+    A network trained on few images can be so sensitive that noise of one grey level moves its features as far as ten
+    years of age do, and no image follows. More `shrinkage` in its layers helps.
     """
     name, targets = _wanted(head, label if labels is None else {**labels, **label})
-    photo = np.asarray(photo)
+    photo, k = np.asarray(photo), head.n_used_features_[name]
     X = photo.astype(np.float64)[None]
     y = np.asarray(net.transform(X), dtype=np.float64)
     moved = np.repeat(y, len(targets), axis=0)
-    moved[:, : head.n_used_features_[name]] += strength * _shifts(head, name, y, targets)
+    moved[:, :k] += strength * _shifts(head, name, y, targets)
     inverse = net if decoder is None else decoder
     change = decode(inverse, moved) - decode(inverse, y)
     frames = (X + change.reshape(len(targets), *photo.shape)).reshape(len(targets), -1)
     whole = photo.dtype.kind in "iu"
     bounds = (np.iinfo(photo.dtype).min, np.iinfo(photo.dtype).max) if whole else None
-    frames = frames if bounds is None else np.clip(frames, *bounds)
+    frames = clipped(frames, bounds)
     if n_steps:
-        k = head.n_used_features_[name]
-        model, units = Differentiable(net), feature_units(head, name)
+        model = Differentiable(net)
+        options: dict[str, Any] = {"units": feature_units(head, name), "prior": prior, "bounds": bounds}
         with one_blas_thread():
-            steered = [
-                steer(model, frame, goal[:k], units, prior=prior, bounds=bounds, n_steps=n_steps)
-                for frame, goal in zip(frames, moved, strict=True)
-            ]
-        frames = np.array(steered)
+            pairs = zip(frames, moved[:, :k], strict=True)
+            frames = np.array([steer(model, *pair, **options, n_steps=n_steps) for pair in pairs])
     return (frames.round() if whole else frames).astype(photo.dtype).reshape(len(targets), *photo.shape)
 
 
 def class_means(head: LabelHead, label: Any) -> Floats:
     """Mean features (n_classes, k) of the classes of a label, in the order of ``head.classes_[label]``.
 
-    They come from the coordinates of the Gaussians; a direction in which the training features did not vary is left
-    at its mean.
+    Directions in which the training features do not vary are left at their mean.
     """
     check_is_fitted(head, "models_")
     model = head.models_[label]
@@ -122,12 +116,12 @@ def class_means(head: LabelHead, label: Any) -> Floats:
 
 
 def _wanted(head: LabelHead, label: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """The name of the label as the head knows it, and the wanted values."""
+    """The label by its name in the head, and the wanted values."""
     check_is_fitted(head, "models_")
     known = {str(name): name for name in head.label_names_}
     if len(label) != 1 or next(iter(label)) not in known:
         raise ValueError(f"give one label and its values, such as {next(iter(known))}=[...]; the labels are {[*known]}")
-    text, values = next(iter(label.items()))
+    ((text, values),) = label.items()
     name = known[text]
     targets = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
     if not targets:
@@ -144,7 +138,7 @@ def _wanted(head: LabelHead, label: dict[str, Any]) -> tuple[Any, list[Any]]:
 
 
 def _shifts(head: LabelHead, name: Any, y: Floats, targets: list[Any]) -> Floats:
-    """Change of the head's features (n_targets, k) from the class mean at the own estimate to those wanted."""
+    """Changes (n_targets, k) of the head's features from the class mean at the photo's own estimate to those wanted."""
     means, classes = class_means(head, name), head.classes_[name]
     posterior = head.predict_proba(y, name)[0]
     if head.is_numeric_[name]:
@@ -156,12 +150,9 @@ def _shifts(head: LabelHead, name: Any, y: Floats, targets: list[Any]) -> Floats
 
 
 def feature_units(head: LabelHead, name: Any) -> Floats:
-    """Standard deviations of the head's features; 1 for those that did not vary."""
+    """Standard deviations of the head's features; 1 for constant ones."""
     scale = head.models_[name].scale
     return np.where(np.isfinite(scale), scale, 1.0)
-
-
-# ---------------------------------------------------------------------- Gauss-Newton steps
 
 
 def steer(
@@ -176,8 +167,8 @@ def steer(
 ) -> Floats:
     """Move a flat image x (P,) until its first len(wanted) features have the wanted values, measured in `units`.
 
-    Each step is the smallest one, in units of the prior (of pixels without one), that would suffice if features were
-    linear. It is halved until the features come closer.
+    Each step is the smallest, in units of the prior (else of pixels), that would suffice if features were linear,
+    halved until the features come closer.
     """
     k = len(wanted)
     seeds = np.zeros((k, model.n_features))
@@ -193,20 +184,12 @@ def steer(
         A = J @ CJ.T
         A[np.diag_indices(k)] += DAMPING * np.trace(A) / k
         direction = np.linalg.lstsq(A, gap, rcond=None)[0] @ CJ
-        found = _halved(x, direction, gap, missing, bounds)
-        if found is None:
-            break
-        x, gap = found
+        for step in STEPS:
+            trial = clipped(x + step * direction, bounds)
+            left = missing(trial)
+            if left @ left < gap @ gap:
+                x, gap = trial, left
+                break
+        else:
+            return x
     return x
-
-
-def _halved(x: Floats, direction: Floats, gap: Floats, missing: Any, bounds: Any) -> tuple[Floats, Floats] | None:
-    step = 1.0
-    while step >= SHORTEST:
-        trial = x + step * direction
-        trial = trial if bounds is None else np.clip(trial, *bounds)
-        left = missing(trial)
-        if left @ left < gap @ gap:
-            return trial, left
-        step /= 2
-    return None

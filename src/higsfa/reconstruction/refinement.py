@@ -21,24 +21,23 @@ from higsfa.training.runner import one_blas_thread
 
 Floats = NDArray[np.float64]
 
-MARGIN = 0.02
-"""How far pixels may lie beyond the allowed range before they are clipped: standard deviation, as a part of it."""
+MARGIN = 0.02  # standard deviation of pixels beyond the bounds before they are clipped, as a fraction of the range
 
 
 class ImagePrior(BaseEstimator):
-    """A Gaussian over corrections of a reconstruction: some principal components, and the same variance in the rest.
+    """A Gaussian over corrections of a reconstruction: principal components, and one variance for all other directions.
 
-    With features and a decoder, the corrections are what the decoder misses in training images. The smallest change of
-    an image, measured in the spread of these corrections, is the best guess of what it lacks. Without features and
-    decoder it is the spread of the images about their mean.
+    With features and a decoder, corrections are what the decoder misses in training images. The smallest change of an
+    image, measured in their spread, is the best guess of what it lacks. Without them, the prior is the spread of the
+    images about their mean.
 
     Parameters
     ----------
     n_components : int, default=300
-        Principal components; fewer if there are fewer samples. For less than a thousand images take about a twentieth
-        of their number: directions estimated from few images mislead.
+        Number of principal components; fewer if there are fewer samples. For less than a thousand images, a twentieth
+        of their number is best: directions estimated from few images mislead.
     max_samples : int, default=1500
-        Most training images to use; evenly spaced ones if there are more.
+        Number of training images to use, evenly spaced if there are more.
 
     Attributes
     ----------
@@ -76,10 +75,10 @@ class ImagePrior(BaseEstimator):
         Parameters
         ----------
         Y : array, memmap or source of shape (n_samples, n_features), or None
-            Features of the images, first as in `LinearReconstruction.fit`; None without a decoder.
+            Features of the images; None without a decoder.
         images : array, memmap or source of shape (n_samples, ...)
         decoder : LinearReconstruction or fitted network, optional
-            What makes the first guess from the features.
+            Makes the first guess from the features.
 
         Returns
         -------
@@ -110,7 +109,7 @@ class ImagePrior(BaseEstimator):
         return self
 
     def root(self, u: Floats) -> Floats:
-        """Corrections from standard normal variables (n_pixels,): the symmetric root of the covariance times u."""
+        """The symmetric root of the covariance times u (n_pixels,): a correction, if u is standard normal."""
         check_is_fitted(self, "components_")
         sigma = np.sqrt(self.residual_variance_)
         along = (np.sqrt(self.variances_) - sigma) * (self.components_ @ u)
@@ -167,9 +166,9 @@ def refine(
 ) -> Refinement:
     """Change images until their features are the wanted ones.
 
-    A network discards most of its input, so countless images have the wanted features, and most of them look like
-    noise. A prior keeps the image near the start, in the directions in which training images differ from their linear
-    reconstructions; without one, pixels change in whatever way brings the features closest.
+    A network discards most of its input, so countless images have the wanted features, and most look like noise. A
+    prior makes the change small where training images are close to their linear reconstructions; without one, pixels
+    change in whatever way brings the features closest.
 
     Parameters
     ----------
@@ -177,21 +176,21 @@ def refine(
     Y : array-like of shape (n_samples, n_components)
         Wanted features.
     start : array of shape (n_samples, ...), LinearReconstruction, or None
-        First guess, or what makes it; by default ``net.inverse_transform``.
+        First guess, or what makes it; ``net.inverse_transform`` by default.
     prior : ImagePrior, optional
         Spread of corrections in the training set; best fitted with the decoder that makes the start.
     prior_weight : float, default=0.1
-        Weight of the squared length of the correction, in units of the prior, against the sum of squared feature
+        Weight of the squared length of the correction, in units of the prior, relative to the sum of squared feature
         errors.
     scale : array-like of shape (n_components,), optional
-        Units in which feature errors are measured. By default the standard deviation of the features in the training
-        data if `prior` or `start` knows it, else for each image the root mean square of its wanted features.
+        Units of the feature errors. By default the standard deviation of the features in the training data if `prior`
+        or `start` has it, else for each image the root mean square of its wanted features.
     bounds : (low, high), optional
         Range of pixels.
     truth : array of shape (n_samples, ...), optional
-        The true images, to measure the reconstruction error; not used otherwise.
+        The true images, only used to measure the reconstruction error.
     max_iter : int, default=100
-        Most iterations of L-BFGS for each image.
+        Maximum number of L-BFGS iterations per image.
 
     Returns
     -------
@@ -199,8 +198,8 @@ def refine(
 
     Notes
     -----
-    Images are refined one by one, so that a result does not depend on what else is in the batch. A node clips inputs
-    beyond the range of its training data; their derivative is 0, which is exact.
+    Images are refined one by one, so a result does not depend on the rest of the batch. Nodes clip inputs outside the
+    range of their training data; there the derivative is 0, exactly.
 
     Examples
     --------
@@ -223,15 +222,14 @@ def refine(
         raise ValueError(f"prior is for {prior.n_features_in_} pixels, but the network sees {model.n_inputs}")
     guess = net if start is None else start
     if guess is net or isinstance(guess, LinearReconstruction):
-        guess = decode(guess, Y)
-    X = _flat(guess, "start", len(Y), model.n_inputs)
-    X = X if bounds is None else np.clip(X, *bounds)
+        guess = np.concatenate([decode(guess, y[None]) for y in Y])  # one by one, as rounding depends on the batch
+    X = clipped(_flat(guess, "start", len(Y), model.n_inputs), bounds)
     before = _features(model, X) - Y
     units = _units(scale, prior, start, Y)
+    weight = float(prior_weight)
     with one_blas_thread():
-        found = [
-            _descend(model, *one, prior, float(prior_weight), bounds, max_iter) for one in zip(X, Y, units, strict=True)
-        ]
+        each = zip(X, Y, units, strict=True)
+        found = [_descend(model, *one, prior, weight, bounds, max_iter) for one in each]
     images = np.array([image for image, _ in found])
     after = _features(model, images) - Y
     T = None if truth is None else _flat(truth, "truth", len(Y), model.n_inputs)
@@ -255,8 +253,8 @@ def _descend(
     bounds: tuple[float, float] | None,
     max_iter: int,
 ) -> tuple[Floats, int]:
-    """The image x = start + root(u) of least feature error + weight |u|^2, and how many iterations that took."""
-    spread = float(start.std()) or 1.0  # without a prior, the unit of a step is how much pixels differ in the start
+    """The image x = start + root(u) with the least feature error + weight |u|^2, and the number of iterations."""
+    spread = float(start.std()) or 1.0  # the unit of a step without a prior
     root: Callable[[Floats], Floats] = (lambda u: spread * u) if prior is None else prior.root
     weight = 0.0 if prior is None else prior_weight
 
@@ -272,12 +270,15 @@ def _descend(
 
     options = {"maxiter": max_iter, "maxcor": 20, "ftol": 1e-12, "gtol": 1e-10}
     found = minimize(loss, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
-    x = start + root(found.x)
-    return (x if bounds is None else np.clip(x, *bounds)), int(found.nit)
+    return clipped(start + root(found.x), bounds), int(found.nit)
+
+
+def clipped(X: Floats, bounds: tuple[float, float] | None) -> Floats:
+    return X if bounds is None else np.clip(X, *bounds)
 
 
 def _features(model: Differentiable, X: Floats) -> Floats:
-    """Features one image at a time: large batches of stacked nodes take much memory."""
+    """Features, one image at a time: a batch takes much memory."""
     return np.concatenate([model.features(x[None]) for x in X])
 
 
@@ -291,7 +292,7 @@ def _flat(images: Any, name: str, n: int, n_inputs: int) -> Floats:
 
 
 def _units(scale: Any, prior: ImagePrior | None, start: Any, Y: Floats) -> Floats:
-    """Positive units of the errors of features Y, like them; features that did not vary get the unit of the others."""
+    """Positive units, in the shape of the features Y; constant features get the typical unit."""
     if scale is None and prior is not None:
         scale = prior.feature_scale_
     if scale is None and isinstance(start, LinearReconstruction):

@@ -1,76 +1,58 @@
 "use strict";
-// The page keeps one thing: the features of the face as they are now. Pictures, estimates and the places of all
-// sliders are computed from them. A slider changes the features, and then everything is shown anew.
+// The page keeps one thing: the features of the face as they are now. Pictures, estimates and positions of sliders are
+// computed from them. A slider changes the features, and then everything is shown again.
 
 (() => {
   // A face moved along a numeric label keeps its deviation from the class means. In the directions that separate the
-  // classes it keeps at most this much of a typical deviation, because estimates mean little far from all classes; the
-  // rest fades within this part of the label's range.
+  // classes it keeps at most this much of a typical deviation, because estimates mean little far from all classes. The
+  // rest fades out within this fraction of the label's range.
   const KEPT_DEVIATION = 0.7;
   const FADING = 0.1;
   const CHANGE_GAIN = 2; // of the view "Change only"
   const QUIET = 500; // milliseconds without changes before a screen reader is told
 
-  // ------------------------------------------------------------------------------------------- reading the data
-
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const floats = (text) => new Float32Array(bytes(text).buffer);
 
+  // A label has: `projection`, from features to the coordinates of its Gaussians, and `lift`, back; for each class a
+  // vector of `means` and a whitening matrix of `factors`; if numeric, `telling` directions that separate the classes.
   const data = JSON.parse(document.getElementById("data").textContent);
-  const mean = floats(data.mean);
-  const deviation = floats(data.deviation);
-  const steps = floats(data.steps);
-  const components = new Int8Array(bytes(data.components).buffer);
+  const { mean, deviation, steps, labels } = data;
+  const components = data.components.map((row) => new Int8Array(bytes(row).buffer));
   const faces = data.faces.map((face) => ({
-    features: Float64Array.from(floats(face.features)),
+    ...face,
     photograph: bytes(face.photograph),
     reconstruction: bytes(face.reconstruction),
-    annotated: face.annotated,
   }));
-  const labels = data.labels.map((label) => ({
-    ...label,
-    center: floats(label.center),
-    projection: floats(label.projection), // features to the coordinates of the Gaussians: (n_features, rank)
-    lift: floats(label.lift), // and back: (rank, n_features)
-    means: floats(label.means), // (classes, rank)
-    factors: floats(label.factors), // (classes, rank, rank)
-    logWeights: floats(label.log_weights),
-    telling: floats(label.telling ?? ""), // directions that separate the classes of a numeric label: (n, rank)
-  }));
-  const nValues = data.height * data.width * data.channels;
 
-  // ------------------------------------------------------------------------------------------- label estimates
-
-  // Coordinates u of features y, in which the label's Gaussians are given.
-  function project(label, y) {
-    const u = new Float64Array(label.rank);
-    for (let j = 0; j < label.n_features; j++) {
-      const centred = y[j] - label.center[j];
-      for (let i = 0; i < label.rank; i++) u[i] += centred * label.projection[j * label.rank + i];
-    }
-    return u;
+  const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
+  const minus = (a, b) => Float64Array.from(a, (x, i) => x - b[i]);
+  // The sum of rows of this length, each times its weight.
+  function combine(weights, rows, length) {
+    const sum = new Float64Array(length);
+    rows.forEach((row, k) => {
+      if (weights[k] !== 0) for (let i = 0; i < length; i++) sum[i] += weights[k] * row[i];
+    });
+    return sum;
   }
 
-  // Adds to features y a step du in the coordinates of the Gaussians.
-  function addStep(label, y, du) {
-    for (let i = 0; i < label.rank; i++) {
-      for (let j = 0; j < label.n_features; j++) y[j] += du[i] * label.lift[i * label.n_features + j];
-    }
+  // Coordinates of features y, in which the label's Gaussians are given.
+  function project(label, y) {
+    return combine(label.center.map((c, j) => y[j] - c), label.projection, label.means[0].length);
+  }
+
+  // Features y after a step in these coordinates.
+  function moved(label, y, step) {
+    const change = combine(step, label.lift, label.center.length);
+    return y.map((x, j) => x + (change[j] ?? 0));
   }
 
   // Probabilities of the classes, by Bayes' rule; without the class `excluded`, if there is one.
   function posterior(label, y, excluded = -1) {
-    const r = label.rank;
     const u = project(label, y);
-    const joint = Array.from(label.logWeights, (logWeight, c) => {
+    const joint = label.log_weights.map((logWeight, c) => {
       if (c === excluded) return -Infinity;
-      let distance = 0;
-      for (let k = 0; k < r; k++) {
-        let w = 0;
-        for (let i = 0; i < r; i++) w += (u[i] - label.means[c * r + i]) * label.factors[(c * r + i) * r + k];
-        distance += w * w;
-      }
-      return logWeight - distance / 2;
+      const w = combine(minus(u, label.means[c]), label.factors[c], u.length);
+      return logWeight - dot(w, w) / 2;
     });
     const largest = Math.max(...joint);
     const weights = joint.map((value) => Math.exp(value - largest));
@@ -78,128 +60,81 @@
     return weights.map((weight) => weight / total);
   }
 
-  // A numeric label: mean of the class values. A categorical one: the most probable class.
+  // The estimate of a numeric label: the mean of the class values.
   function estimate(label, y) {
+    const value = dot(posterior(label, y), label.classes);
+    return label.integer ? Math.floor(Number(value.toFixed(6))) : value;
+  }
+
+  // The estimate as a text; for a categorical label, the most probable class.
+  function estimateText(label, y) {
+    if (label.numeric) return estimate(label, y).toFixed(label.decimals);
     const p = posterior(label, y);
-    if (label.numeric) {
-      const value = p.reduce((sum, share, c) => sum + share * label.classes[c], 0);
-      return { value: label.integer ? Math.floor(Number(value.toFixed(6))) : value };
-    }
     const best = p.indexOf(Math.max(...p));
-    return { value: label.classes[best], probability: p[best] };
+    return `${label.classes[best]} (${Math.round(100 * p[best])} %)`;
   }
 
-  function estimateText(label, { value, probability }) {
-    return label.numeric ? value.toFixed(label.decimals) : `${value} (${Math.round(100 * probability)} %)`;
-  }
-
-  // ------------------------------------------------------------------------------------------- moving along labels
-
-  const classMean = (label, c) => label.means.subarray(c * label.rank, (c + 1) * label.rank);
-
-  // Mean of the features of faces with this value of a numeric label, between the class means.
-  function meanAt(label, value) {
-    const last = label.classes.length - 1;
-    let c = label.classes.findIndex((border) => border > value);
-    if (c === 0) return classMean(label, 0);
-    if (c < 0) return classMean(label, last);
-    const low = label.classes[c - 1];
-    const share = (value - low) / (label.classes[c] - low);
-    const before = classMean(label, c - 1);
-    return classMean(label, c).map((m, i) => share * m + (1 - share) * before[i]);
-  }
-
-  // The part of a deviation that lies in the directions that separate the classes.
-  function tellingPart(label, own) {
-    const part = new Float64Array(label.rank);
-    for (let start = 0; start < label.telling.length; start += label.rank) {
-      const direction = label.telling.subarray(start, start + label.rank);
-      const along = direction.reduce((sum, d, i) => sum + d * own[i], 0);
-      direction.forEach((d, i) => (part[i] += along * d));
-    }
-    return part;
+  // Mean of the faces with this value of a numeric label, between the class means.
+  function meanAt({ classes, means }, value) {
+    const c = classes.findIndex((border) => border > value);
+    if (c <= 0) return means.at(c); // c is -1 beyond the last class
+    const share = (value - classes[c - 1]) / (classes[c] - classes[c - 1]);
+    return means[c].map((m, i) => share * m + (1 - share) * means[c - 1][i]);
   }
 
   // Features of the face `from`, estimated to have `start`, at another value of a numeric label.
   function movedTo(label, from, start, value) {
-    const y = from.slice();
-    const u = project(label, y);
     const here = meanAt(label, start);
-    const there = meanAt(label, value);
-    const telling = tellingPart(label, u.map((x, i) => x - here[i]));
-    const typical = KEPT_DEVIATION * Math.sqrt(label.telling.length / label.rank);
+    const own = minus(project(label, from), here);
+    const telling = combine(label.telling.map((direction) => dot(direction, own)), label.telling, own.length);
+    const typical = KEPT_DEVIATION * Math.sqrt(label.telling.length);
     const kept = Math.min(1, typical / Math.hypot(...telling, 1e-9));
-    const range = label.classes[label.classes.length - 1] - label.classes[0] || 1;
+    const range = label.classes.at(-1) - label.classes[0] || 1;
     const share = kept ** Math.min(1, Math.abs(value - start) / (FADING * range));
-    addStep(label, y, telling.map((x, i) => there[i] - here[i] - (1 - share) * x));
-    return y;
+    const step = minus(meanAt(label, value), here);
+    return moved(label, from, step.map((x, i) => x - (1 - share) * telling[i]));
   }
 
   // The path of face y to a class of a categorical label: from the means of the other classes, weighted by their
   // probabilities, to the mean of this class.
   function pathTo(label, c, y) {
-    const from = new Float64Array(label.rank);
-    posterior(label, y, c).forEach((share, k) => classMean(label, k).forEach((m, i) => (from[i] += share * m)));
-    return { from, step: from.map((m, i) => label.means[c * label.rank + i] - m) };
+    const from = combine(posterior(label, y, c), label.means, label.means[0].length);
+    return { from, step: minus(label.means[c], from) };
   }
 
   // Where on this path the face is: 0 at its start, 1 at the mean of the class.
   function placeOn({ from, step }, label, y) {
-    const u = project(label, y);
-    const along = step.reduce((sum, s, i) => sum + s * (u[i] - from[i]), 0);
-    return along / (step.reduce((sum, s) => sum + s * s, 0) || 1);
+    return dot(step, minus(project(label, y), from)) / (dot(step, step) || 1);
   }
-
-  // ------------------------------------------------------------------------------------------- the face as it is now
 
   let face, features; // set by chooseFace
   let anchor = null; // the face from which a label's slider is being moved, as long as nothing else is moved
-
-  function moveFeature(position, deviations) {
-    features[position] = mean[position] + deviation[position] * deviations;
-    anchor = null;
-  }
 
   function moveLabel(label, target, value) {
     if (anchor === null || anchor.label !== label || anchor.target !== target) {
       anchor = { label, target, features: features.slice() };
     }
     if (label.numeric) {
-      const start = estimate({ ...label, integer: false }, anchor.features).value;
+      const start = estimate({ ...label, integer: false }, anchor.features);
       features = movedTo(label, anchor.features, start, value);
     } else {
       const path = pathTo(label, target, anchor.features);
       const distance = value / 100 - placeOn(path, label, anchor.features);
-      features = anchor.features.slice();
-      addStep(label, features, path.step.map((s) => s * distance));
+      features = moved(label, anchor.features, path.step.map((s) => s * distance));
     }
   }
 
-  // ------------------------------------------------------------------------------------------- pictures
-
   const canvas = document.getElementById("picture");
   const small = document.createElement("canvas"); // the picture in its own size; the visible canvas shows it enlarged
-  small.width = data.width;
-  small.height = data.height;
   const scale = Math.max(1, Math.round(768 / Math.max(data.width, data.height)));
-  canvas.width = data.width * scale;
-  canvas.height = data.height * scale;
-
-  // What the decoder makes of the difference between the features now and those of the photograph.
-  function pictureChange() {
-    const change = new Float32Array(nValues);
-    features.forEach((y, j) => {
-      const weight = ((y - face.features[j]) / deviation[j]) * steps[j];
-      if (weight === 0) return;
-      const row = components.subarray(j * nValues, (j + 1) * nValues);
-      for (let p = 0; p < nValues; p++) change[p] += weight * row[p];
-    });
-    return change;
-  }
+  Object.assign(small, { width: data.width, height: data.height });
+  Object.assign(canvas, { width: data.width * scale, height: data.height * scale });
 
   function valuesOf(view) {
     if (view === "photograph") return face.photograph;
-    const change = pictureChange();
+    // What the decoder makes of the difference between the features now and those of the photograph.
+    const weights = features.map((y, j) => ((y - face.features[j]) / deviation[j]) * steps[j]);
+    const change = combine(weights, components, face.photograph.length);
     if (view === "change") return change.map((d) => 128 + CHANGE_GAIN * d);
     const base = view === "reconstruction" ? face.reconstruction : face.photograph;
     return change.map((d, p) => base[p] + d);
@@ -215,12 +150,9 @@
     }
     context.putImageData(image, 0, 0);
     const large = canvas.getContext("2d");
-    large.imageSmoothingEnabled = true;
     large.imageSmoothingQuality = "high";
     large.drawImage(small, 0, 0, canvas.width, canvas.height);
   }
-
-  // ------------------------------------------------------------------------------------------- showing everything
 
   const sliders = [...document.querySelectorAll("input[type=range]")].map((input) => ({
     input,
@@ -241,7 +173,7 @@
     }
     const isMoving = anchor?.label === label && anchor.target === target;
     if (label.numeric) {
-      const value = isMoving ? Number(input.value) : estimate(label, features).value;
+      const value = isMoving ? Number(input.value) : estimate(label, features);
       return [value, value.toFixed(label.decimals)];
     }
     const value = isMoving ? Number(input.value) : 100 * placeOn(pathTo(label, target, features), label, features);
@@ -249,14 +181,14 @@
   }
 
   function show() {
-    const texts = labels.map((label) => estimateText(label, estimate(label, features)));
+    const texts = labels.map((label) => estimateText(label, features));
     labels.forEach((label, i) => {
       const put = (kind, text) => {
         const cell = document.querySelector(`[data-${kind}="${i}"]`);
         if (cell) cell.textContent = text;
       };
       put("now", texts[i]);
-      put("first", estimateText(label, estimate(label, face.features)));
+      put("first", estimateText(label, face.features));
       put("annotated", face.annotated[label.name] ?? "–");
     });
     sliders.forEach((slider) => {
@@ -272,8 +204,6 @@
     }, QUIET);
   }
 
-  // ------------------------------------------------------------------------------------------- listening
-
   // The chosen face as its photograph has it.
   function chooseFace() {
     const number = Number(document.querySelector("input[name=face]:checked").value);
@@ -287,8 +217,12 @@
   for (const { input, feature, label, target } of sliders) {
     input.addEventListener("input", () => {
       const value = Number(input.value);
-      if (feature !== null) moveFeature(feature, value);
-      else moveLabel(label, target, value);
+      if (feature === null) {
+        moveLabel(label, target, value);
+      } else {
+        features[feature] = mean[feature] + deviation[feature] * value;
+        anchor = null;
+      }
       show();
     });
   }

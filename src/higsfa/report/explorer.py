@@ -1,4 +1,4 @@
-"""One HTML page on which faces follow sliders for features and labels, without server or network."""
+"""The explorer: one HTML page on which faces follow sliders for features and labels, without a server."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from higsfa.core.graph.labels import label_names, missing, pick_label
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
 from higsfa.io import write_atomically
-from higsfa.report import html
+from higsfa.report.figures import png_address
+from higsfa.report.page import fill, json_in_html
 from higsfa.sources import Source, as_source
 
 Floats = NDArray[np.float64]
-SLIDER_REACH = 4.0
-"""Feature sliders go this many standard deviations to either side."""
+SLIDER_REACH = 4.0  # standard deviations to either side
 TITLE = "Explore the features of a face"
 
 
@@ -42,9 +42,9 @@ def write_explorer(
 ) -> Path:
     """Write a page that shows how the picture of a face changes with its features and labels.
 
-    The page needs a browser and nothing else: it holds the example faces, the decoder and the label head, and computes
-    pictures and estimates itself. A feature slider changes one feature, in standard deviations. A label slider moves
-    the features that the head uses for the label along the head's class means, and keeps the rest of the face.
+    The page needs nothing but a browser: it holds the example faces, the decoder and the label head, and computes
+    pictures and estimates itself. A feature slider changes one feature. A label slider moves the features that the head
+    uses for the label along the head's class means, and keeps the rest of the face.
 
     Parameters
     ----------
@@ -55,10 +55,9 @@ def write_explorer(
     head : LabelHead
         Fitted to features of the network. Labels whose estimate does not come from Gaussians are left out.
     images : array of shape (n_samples, *input_shape), or a source
-        Example faces are taken from them at equal distances; mean and standard deviation of the features come from
-        all of them, so give a few hundred.
+        Example faces are spread evenly over them; all of them give mean and deviation of features, so pass hundreds.
     decoder : object with ``components_`` (n_features, n_pixels) and ``intercept_`` (n_pixels,)
-        Pictures from features, such as a fitted :class:`higsfa.reconstruction.LinearReconstruction`.
+        Such as a fitted :class:`higsfa.reconstruction.LinearReconstruction`.
     labels : DataFrame, dict of arrays, or array, optional
         Annotations of the images, shown beside the estimates.
     title : str
@@ -91,77 +90,55 @@ def write_explorer(
     """
     check_is_fitted(head, "models_")
     source = as_source(images)
-    shape = _picture_shape(network.input_shape_)
+    if len(source) < 1 or n_examples < 1:
+        raise ValueError(f"images holds {len(source)} pictures and n_examples={n_examples}: the page needs a face")
+    height, width, channels = shape = (*network.input_shape_, 1, 1)[:3]
+    if len(network.input_shape_) not in (2, 3) or channels not in (1, 3):
+        raise ValueError(
+            f"the network takes samples of shape {network.input_shape_}; only grey or RGB pictures are shown"
+        )
     black, white = value_range or ((0.0, 255.0) if source.dtype.kind in "iub" else (0.0, 1.0))
+    gain = 255.0 / (white - black)
     features = np.asarray(network.transform(source), dtype=np.float64)
-    components = np.asarray(decoder.components_, dtype=np.float64) * (255.0 / (white - black))
-    _check_sizes(components, head, features.shape[1], int(np.prod(shape)))
-    rows = _spread(len(source), n_examples)
-    intercept = (np.asarray(decoder.intercept_, dtype=np.float64) - black) * (255.0 / (white - black))
+    components = np.asarray(decoder.components_, dtype=np.float64) * gain
+    n_features = features.shape[1]
+    if components.shape != (n_features, np.prod(shape)):
+        raise ValueError(
+            f"decoder.components_ has shape {components.shape}, but the network makes {n_features} features of "
+            f"{np.prod(shape)} pixel values; fit the decoder to this network's features and images"
+        )
+    if (found := head.n_features_in_) > n_features:
+        raise ValueError(f"head was fitted to {found} features, but the network makes {n_features}; fit it to these")
+    intercept = (np.asarray(decoder.intercept_, dtype=np.float64) - black) * gain
+    rows = np.unique(np.linspace(0, len(source) - 1, min(len(source), n_examples)).round().astype(np.intp))
     photographs = _photographs(source, rows, black, white)
-    rebuilt = _as_bytes(features[rows] @ components + intercept)
     annotated = _annotations(labels, rows, len(source))
     heads = [label_data(head, name) for name in head.label_names_ if isinstance(head.models_[name], GaussianClasses)]
-    slow, rest = _chosen(network.get_feature_names_out(), n_slow, n_reconstructive)
-    used = max((label["n_features"] for label in heads), default=0)
+    is_slow = np.array(["slow" in str(name) for name in network.get_feature_names_out()], dtype=bool)
+    slow, rest = np.flatnonzero(is_slow)[:n_slow].tolist(), np.flatnonzero(~is_slow)[:n_reconstructive].tolist()
+    used = max((len(label["center"]) for label in heads), default=0)
     moving = sorted({*range(used), *slow, *rest})
+    rebuilt = _as_bytes(features[rows] @ components + intercept)
     faces = [
-        {"features": _floats(y), "photograph": _base64(photo), "reconstruction": _base64(built), "annotated": said}
+        {"features": y, "photograph": photo, "reconstruction": built, "annotated": said}
         for y, photo, built, said in zip(features[rows][:, moving], photographs, rebuilt, annotated, strict=True)
     ]
-    data = {"height": shape[0], "width": shape[1], "channels": shape[2], "faces": faces, "labels": heads}
-    page = html.render(
+    data = {"height": height, "width": width, "channels": channels, "faces": faces, "labels": heads}
+    page = fill(
         "explorer.html.jinja",
         "explorer.css",
         title=title,
-        n_features=features.shape[1],
+        n_features=n_features,
         thumbnails=_thumbnails(photographs, annotated, shape),
         labels=heads,
         label_sliders=label_sliders(heads),
         slow_sliders=_feature_sliders("Slow", [moving.index(j) for j in slow]),
         reconstructive_sliders=_feature_sliders("Reconstructive", [moving.index(j) for j in rest]),
         has_annotations=any(annotated),
-        data=html.json_in_html(data | _decoder_data(features[:, moving], components[moving])),
+        data=json_in_html(data | _decoder_data(features[:, moving], components[moving]), default=_packed),
     )
     write_atomically(out, page.encode("utf-8"))
     return Path(out)
-
-
-# ---------------------------------------------------------------------------------------------- choosing
-
-
-def _picture_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Height, width and channels."""
-    if len(shape) == 2:
-        return shape[0], shape[1], 1
-    if len(shape) == 3 and shape[2] in (1, 3):
-        return shape[0], shape[1], shape[2]
-    raise ValueError(f"the network takes samples of shape {tuple(shape)}; the explorer shows grey or RGB pictures only")
-
-
-def _check_sizes(components: Floats, head: LabelHead, n_features: int, n_values: int) -> None:
-    if components.shape != (n_features, n_values):
-        raise ValueError(
-            f"decoder.components_ has shape {components.shape}, but the network makes {n_features} features of "
-            f"{n_values} pixel values; fit the decoder to this network's features and images"
-        )
-    if head.n_features_in_ > n_features:
-        raise ValueError(
-            f"head was fitted to {head.n_features_in_} features, but the network makes {n_features}; "
-            "fit it to features of this network"
-        )
-
-
-def _spread(n: int, n_examples: int) -> NDArray[np.intp]:
-    if n < 1 or n_examples < 1:
-        raise ValueError(f"images holds {n} pictures and n_examples={n_examples}: the page needs one face or more")
-    return np.unique(np.linspace(0, n - 1, min(n, n_examples)).round().astype(np.intp))
-
-
-def _chosen(names: Any, n_slow: int, n_reconstructive: int) -> tuple[list[int], list[int]]:
-    """Indices of the first slow and the first reconstructive features."""
-    is_slow = np.array(["slow" in str(name) for name in names], dtype=bool)
-    return np.flatnonzero(is_slow)[:n_slow].tolist(), np.flatnonzero(~is_slow)[:n_reconstructive].tolist()
 
 
 def _photographs(source: Source, rows: NDArray[np.intp], black: float, white: float) -> NDArray[np.uint8]:
@@ -185,8 +162,7 @@ def _annotations(labels: Any, rows: NDArray[np.intp], n: int) -> list[dict[str, 
         column = pick_label(labels, name)
         if len(column) != n:
             raise ValueError(f"labels: {name!r} has {len(column)} values for {n} images")
-        chosen = column[rows]
-        for entry, value, is_missing in zip(out, chosen, missing(chosen), strict=True):
+        for entry, value, is_missing in zip(out, column[rows], missing(column[rows]), strict=True):
             if not is_missing:
                 entry[shown(name)] = f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
     return out
@@ -195,36 +171,32 @@ def _annotations(labels: Any, rows: NDArray[np.intp], n: int) -> list[dict[str, 
 def _thumbnails(
     photographs: NDArray[np.uint8], annotated: list[dict[str, str]], shape: tuple[int, int, int]
 ) -> list[tuple[str, str]]:
-    """Address and description of the pictures to choose from."""
+    """Data address and description of each example face."""
     out = []
     for i, (photo, said) in enumerate(zip(photographs, annotated, strict=True)):
-        address = html.png_address(Image.fromarray(photo.reshape(shape[:2] if shape[2] == 1 else shape)))
+        address = png_address(Image.fromarray(photo.reshape(shape[:2] if shape[2] == 1 else shape)))
         text = ", ".join(f"{name} {value}" for name, value in said.items())
         out.append((address, f"Face {i + 1}" + (f", annotated {text}" if text else "")))
     return out
 
 
-# ---------------------------------------------------------------------------------------------- data of the page
-
-
-def _decoder_data(features: Floats, components: Floats) -> dict[str, str]:
-    """Mean and deviation of features, and what one deviation of each changes in the picture, in 256 steps."""
-    mean, deviation = features.mean(axis=0), features.std(axis=0)
+def _decoder_data(features: Floats, components: Floats) -> dict[str, Any]:
+    """Mean and deviation of features, and how one deviation of each changes the picture, in 256 levels."""
+    deviation = features.std(axis=0)
     deviation[deviation == 0] = 1.0
     steps, levels = quantised(components * deviation[:, None])
-    numbers = {"mean": _floats(mean), "deviation": _floats(deviation), "steps": _floats(steps)}
-    return numbers | {"components": _base64(levels)}
+    return {"mean": features.mean(axis=0), "deviation": deviation, "steps": steps, "components": list(levels)}
 
 
 def quantised(components: Floats) -> tuple[Floats, NDArray[np.int8]]:
-    """Steps (k,) and whole numbers (k, P) from -127 to 127 whose products are close to the components."""
+    """Step sizes (k,) and integers (k, P) from -127 to 127 whose products approximate the components."""
     steps = np.abs(components).max(axis=1) / 127.0
     levels = np.rint(components / np.where(steps == 0, 1.0, steps)[:, None])
     return steps, levels.astype(np.int8)
 
 
 def label_data(head: LabelHead, name: Any) -> dict[str, Any]:
-    """A label's Gaussians, with the scale of features folded into the projection and its inverse, the lift."""
+    """A label's Gaussians; the scale of features is part of the projection and of its inverse, the lift."""
     model, classes, is_numeric = head.models_[name], head.classes_[name], bool(head.is_numeric_[name])
     varies = np.isfinite(model.scale)
     scale = np.where(varies, model.scale, 1.0)
@@ -232,22 +204,20 @@ def label_data(head: LabelHead, name: Any) -> dict[str, Any]:
     label: dict[str, Any] = {
         "name": shown(name),
         "numeric": is_numeric,
-        "classes": [float(c) for c in classes] if is_numeric else [str(c) for c in classes],
-        "n_features": len(model.center),
-        "rank": model.projection.shape[1],
-        "center": _floats(model.center),
-        "projection": _floats(model.projection * (varies / scale)[:, None]),
-        "lift": _floats(np.linalg.pinv(model.projection) * np.where(varies, model.scale, 0.0)),
-        "means": _floats(model.means),
-        "factors": _floats(model.factors),
-        "log_weights": _floats(model.log_weights),
+        "classes": [float(c) if is_numeric else str(c) for c in classes],
+        "center": model.center,
+        "projection": model.projection * (varies / scale)[:, None],
+        "lift": np.linalg.pinv(model.projection) * np.where(varies, model.scale, 0.0),
+        "means": model.means,
+        "factors": model.factors,
+        "log_weights": model.log_weights,
     }
     if is_numeric:
         step = _nice_step(float(classes[-1] - classes[0]))
         decimals = 0 if integer else max(0, 1 - floor(log10(step)))
         low, high = floor(classes[0] / step) * step, -floor(-classes[-1] / step) * step
         label |= {"integer": bool(integer), "step": step, "low": low, "high": high, "decimals": decimals}
-        label["telling"] = _floats(_telling(model.means))
+        label["telling"] = _telling(model.means)
     return label
 
 
@@ -259,28 +229,27 @@ def _telling(means: Floats) -> Floats:
 
 
 def label_sliders(heads: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One slider for a numeric label or one of two classes, else one for each class, in per cent of the way to it."""
+    """One slider for a numeric label or two classes, else one per class, in per cent of the way to its mean."""
     sliders: list[dict[str, Any]] = []
     for number, label in enumerate(heads):
-        name, classes = label["name"], label["classes"]
+        name, classes, entry = label["name"], label["classes"], {"id": f"label-{number}", "label": number}
         if len(classes) < 2:
             continue
         if label["numeric"]:
             limits = {key: label[key] for key in ("low", "high", "step")}
-            sliders.append({"id": f"label-{number}", "label": number, "target": None, "text": name, **limits})
+            sliders.append({**entry, "target": None, "text": name, **limits})
             continue
-        for target in [1] if len(classes) == 2 else range(len(classes)):
-            text = f"{name}: {classes[0]} to {classes[1]}" if len(classes) == 2 else f"{name}: {classes[target]}"
-            entry = {"id": f"label-{number}-{target}", "label": number, "target": target, "text": text}
+        texts = {1: f"{classes[0]} to {classes[1]}"} if len(classes) == 2 else dict(enumerate(classes))
+        for target, text in texts.items():
+            entry |= {"id": f"label-{number}-{target}", "target": target, "text": f"{name}: {text}"}
             sliders.append({**entry, "low": -50, "high": 150, "step": 5})
     return sliders
 
 
 def _feature_sliders(kind: str, places: list[int]) -> list[dict[str, Any]]:
-    """Sliders for features at these places of the page's data, in standard deviations."""
+    """Sliders for features at these indices of the page's data, in standard deviations."""
     reach = {"low": -SLIDER_REACH, "high": SLIDER_REACH, "step": 0.1}
-    names = (f"{kind} {number}" for number in range(1, len(places) + 1))
-    return [{"id": f"feature-{j}", "feature": j, "text": name, **reach} for name, j in zip(names, places, strict=True)]
+    return [{"id": f"feature-{j}", "feature": j, "text": f"{kind} {i}", **reach} for i, j in enumerate(places, start=1)]
 
 
 def _nice_step(extent: float) -> float:
@@ -291,13 +260,12 @@ def _nice_step(extent: float) -> float:
 
 
 def shown(name: Any) -> str:
-    """Columns of an array have numbers instead of names."""
+    """The name of a label as shown; columns of an array only have indices."""
     return f"label {name}" if isinstance(name, int) else str(name)
 
 
-def _floats(values: Any) -> str:
-    return _base64(np.asarray(values, dtype="<f4"))
-
-
-def _base64(values: NDArray[Any]) -> str:
-    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
+def _packed(values: NDArray[Any]) -> Any:
+    """An array in JSON: bytes as base64, numbers in lists and to seven digits."""
+    if values.dtype.itemsize == 1:
+        return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode("ascii")
+    return [float(f"{x:.7g}") for x in values] if values.ndim == 1 else list(values)

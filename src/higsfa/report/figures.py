@@ -1,65 +1,81 @@
-"""The figures of a report, and its contact sheet. A function gives None where the run has nothing to show."""
+"""The figures of a report, and its contact sheet. Functions return None if the run has nothing to show."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+import io
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from higsfa.evaluation.schema import Label, Metrics
+from higsfa.evaluation.schema import Label, Method, Metrics
 from higsfa.metrics import ErrorByLabel, error_by_label
-from higsfa.report.drawing import ACCENT, DOTS, FAINT, HEIGHT, INK, PALETTE, PLATE, Figure, draw, looks_of, thinned
-from higsfa.report.html import png_address
 from higsfa.report.reading import RunFolder
-from higsfa.report.tables import percent, short, shortened
+from higsfa.report.tables import N_DELTAS, percent, short, shortened
+from higsfa.training.sources import evenly_spread
 
-MAX_POINTS = 3000
-MAX_COUNTED_CLASSES = 10
-MAX_CURVE = 25
-N_DELTAS = 10
-PER_STRIP = 8
-MAX_SIDE = 128
+MAX_POINTS, MAX_CURVE, MAX_COUNTED_CLASSES = 3000, 25, 10
+PER_STRIP, MAX_SIDE = 8, 128  # pictures of a strip, and their pixels
+DOT: dict[str, Any] = {"s": 5, "linewidths": 0, "rasterized": True}
 
-# ---------------------------------------------------------------------------------------------- estimates
+# These colours are replaced by the page's own, so that figures follow its light and dark schemes.
+INK, FAINT, ACCENT, PLATE = "#010203", "#010204", "#010205", "#010206"
+_FROM_PAGE = {INK: "currentColor", FAINT: "var(--line)", ACCENT: "var(--accent)", PLATE: "var(--plate)"}
+
+# Okabe and Ito's colours for all kinds of colour vision, without black, low contrast last.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#B8A800")
+DOTS = "#3C96CF"
+_MARKERS = "osD^vP"
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)), (0, (1, 1)), (0, (8, 3)))
+
+WIDTH, HEIGHT, RASTER_DPI = 4.5, 3.0, 160  # inches, and dots per inch
+
+
+class Figure(NamedTuple):
+    """An SVG with an explanation and a text for screen readers."""
+
+    title: str
+    lead: str
+    alt: str
+    svg: str
 
 
 def estimate_figure(run: RunFolder, label: Label) -> Figure | None:
     """Estimates against true labels, their mean, and the band of plus and minus the MAE."""
-    if run.predictions is None or label.name not in run.predictions.truth:
+    if label.name not in run.truth:
         return None
-    truth, estimate = run.predictions.truth[label.name], run.predictions.estimate[label.name]
-    known = np.isfinite(truth) & np.isfinite(estimate)
-    truth, estimate = truth[known], estimate[known]
+    pair = run.truth[label.name], run.estimate[label.name]
+    truth, estimate = (values[np.isfinite(pair).all(axis=0)] for values in pair)
     if len(truth) == 0:
         return None
     curve = _curve(truth, estimate)
-    title = f"Estimated against true {label.name}"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
-        rows = thinned(len(truth), MAX_POINTS)
-        axes.scatter(truth[rows], estimate[rows], s=5, color=DOTS, alpha=0.35, linewidths=0, rasterized=True)
-        band = {"color": ACCENT, "alpha": 0.18, "linewidth": 0, "label": "true label ± MAE"}
-        axes.fill_between(curve.label, curve.label - curve.mae, curve.label + curve.mae, **band)
+    def paint(axes: Any) -> None:
+        rows = evenly_spread(len(truth), MAX_POINTS)
+        axes.scatter(truth[rows], estimate[rows], color=DOTS, alpha=0.35, **DOT)
+        low, high = curve.label - curve.mae, curve.label + curve.mae
+        axes.fill_between(curve.label, low, high, color=ACCENT, alpha=0.18, linewidth=0, label="true label ± MAE")
         ends = [truth.min(), truth.max()]
         axes.plot(ends, ends, color=INK, linewidth=0.9, linestyle="--", label="perfect")
         axes.plot(curve.label, curve.mean_estimate, color=ACCENT, linewidth=2, label="mean estimate")
         _finish(axes, _with_unit(f"true {label.name}", label), f"estimated {shortened(label.name)}")
 
-    mae = float(np.mean(np.abs(estimate - truth)))
+    mae = short(float(np.mean(np.abs(estimate - truth))))
     lead = (
         "Each dot is a test sample; on the dashed line estimates are perfect. The band is as wide as the mean "
-        "absolute error there. Where the thick line leaves the dashed one, estimates lean to one side."
+        "absolute error there. Where the thick line leaves the dashed one, estimates are biased."
     )
-    alt = f"Scatter plot of {len(truth):,} estimates of {label.name}, mean absolute error {short(mae)}."
-    return _figure(title, lead, alt, paint)
+    alt = f"Scatter plot of {len(truth):,} estimates of {label.name}, mean absolute error {mae}."
+    return _figure(f"Estimated against true {label.name}", lead, alt, paint)
 
 
 def _curve(truth: NDArray[Any], estimate: NDArray[Any]) -> ErrorByLabel:
-    """Mean estimate and error by whole values of the label if their number suits a curve, else by bins."""
+    """Mean estimate and error by whole values of the label if there are 8 to 25 of them, else by bins."""
     n_whole = len(np.unique(np.floor(truth)))
     return error_by_label(truth, estimate, None if 8 <= n_whole <= MAX_CURVE else MAX_CURVE)
 
@@ -71,10 +87,8 @@ def error_figure(metrics: Metrics, label: Label) -> Figure | None:
     if not curves:
         return None
     main = curves.get(metrics.main.name) or next(iter(curves.values()))
-    title = f"Error as a function of {label.name}"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
+    def paint(axes: Any) -> None:
         _plot_methods(axes, metrics, {name: (curve.label, curve.mae) for name, curve in curves.items()})
         axes.set_ylim(bottom=0)
         counts = axes.twinx()
@@ -86,10 +100,10 @@ def error_figure(metrics: Metrics, label: Label) -> Figure | None:
 
     lead = (
         "Mean absolute error at each true value; lower is better. The grey area shows how many test samples there "
-        "are: where it is thin, errors are larger and less certain."
+        "are: where it is thin, errors are less certain."
     )
     alt = f"Mean absolute error of {label.name} against its true value, one line for each of {', '.join(curves)}."
-    return _figure(title, lead, alt, paint)
+    return _figure(f"Error as a function of {label.name}", lead, alt, paint)
 
 
 def cumulative_figure(metrics: Metrics, label: Label) -> Figure | None:
@@ -97,21 +111,16 @@ def cumulative_figure(metrics: Metrics, label: Label) -> Figure | None:
     curves = {m.name: curve for m in metrics.methods if (curve := m.scores(label).cumulative) and curve.thresholds}
     if not curves:
         return None
-    title = f"Cumulative scores, {label.name}"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
-        sorted_curves = {}
-        for method, curve in curves.items():
-            order = np.argsort(curve.thresholds)
-            sorted_curves[method] = np.array(curve.thresholds)[order], 100 * np.array(curve.scores)[order]
-        _plot_methods(axes, metrics, sorted_curves)
+    def paint(axes: Any) -> None:
+        points = {name: sorted(zip(curve.thresholds, curve.scores, strict=True)) for name, curve in curves.items()}
+        _plot_methods(axes, metrics, {name: np.array(pairs).T * [[1], [100]] for name, pairs in points.items()})
         axes.set_ylim(0, 102)
         _finish(axes, _with_unit("allowed error", label), "test samples within it (%)")
 
     lead = "How many estimates are good enough, for every idea of good enough. Further up and left is better."
     alt = f"Cumulative scores of {label.name}, one rising curve for each of {', '.join(curves)}."
-    return _figure(title, lead, alt, paint)
+    return _figure(f"Cumulative scores, {label.name}", lead, alt, paint)
 
 
 def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
@@ -126,17 +135,14 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
     shares = np.divide(matrix, totals, out=np.zeros_like(matrix), where=totals > 0)
     n = len(matrix)
     classes = label.classes if label.classes and len(label.classes) == n else tuple(map(str, range(n)))
-    title = f"Confusion matrix, {label.name}"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
-        colors = np.empty((n, n, 4))
-        colors[:] = to_rgba(DOTS)
+    def paint(axes: Any) -> None:
+        colors = np.tile(to_rgba(DOTS), (n, n, 1))
         colors[..., 3] = 0.05 + 0.6 * shares
         axes.pcolormesh(np.arange(n), np.arange(n), colors, rasterized=n > MAX_COUNTED_CLASSES)
         axes.set_aspect("equal")
         axes.invert_yaxis()
-        ticks = thinned(n, 20)
+        ticks = evenly_spread(n, 20)
         names = [shortened(classes[i], 12) for i in ticks]
         axes.set_xticks(ticks, names, rotation=90 if max(map(len, names)) * len(names) > 40 else 0)
         axes.set_yticks(ticks, names)
@@ -145,8 +151,7 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
         for i, j in np.ndindex(*shares.shape) if n <= MAX_COUNTED_CLASSES else ():
             text = f"{100 * shares[i, j]:.0f}" + (f" %\n({matrix[i, j]:,.0f})" if n <= 4 else "")
             axes.text(j, i, text, ha="center", va="center")
-        axes.set_xlabel(f"estimated {shortened(label.name)}")
-        axes.set_ylabel(f"true {shortened(label.name)}")
+        axes.set(xlabel=f"estimated {shortened(label.name)}", ylabel=f"true {shortened(label.name)}")
 
     correct = float(np.trace(matrix) / max(matrix.sum(), 1))
     lead = (
@@ -154,10 +159,7 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
         "right, everything beside it is mistaken for the class of its column."
     )
     alt = f"Confusion matrix of {n} classes of {label.name}; {percent(correct)} of the samples lie on the diagonal."
-    return _figure(title, lead, alt, paint, height=3.6)
-
-
-# ---------------------------------------------------------------------------------------------- features
+    return _figure(f"Confusion matrix, {label.name}", lead, alt, paint, height=3.6)
 
 
 def delta_figure(metrics: Metrics) -> Figure | None:
@@ -165,16 +167,14 @@ def delta_figure(metrics: Metrics) -> Figure | None:
     values = {m.name: m.delta.test[:N_DELTAS] for m in metrics.methods if m.delta and m.delta.test}
     if not values:
         return None
-    title = "Delta of the first features"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
+    def paint(axes: Any) -> None:
         _plot_methods(axes, metrics, {name: (range(1, len(deltas) + 1), deltas) for name, deltas in values.items()})
         _finish_deltas(axes, "feature", "Delta, test samples")
 
     lead = "Delta: 0 is constant, 2 is noise; lower is slower. Features near the dashed line carry no slow signal."
     alt = f"Delta values of the first features on test samples, one line for each of {', '.join(values)}."
-    return _figure(title, lead, alt, paint)
+    return _figure("Delta of the first features", lead, alt, paint)
 
 
 def layer_figure(metrics: Metrics) -> Figure | None:
@@ -182,45 +182,41 @@ def layer_figure(metrics: Metrics) -> Figure | None:
     layers = [x for x in metrics.layers or () if x.mean_delta_1 is not None or x.min_delta_1 is not None]
     if not layers:
         return None
-    title = "Delta per layer"
 
-    def paint(canvas: Any) -> None:
-        axes = canvas.subplots()
-        numbers = [layer.layer for layer in layers]
-        mean = np.array([layer.mean_delta_1 for layer in layers], dtype=np.float64)
-        least = np.array([layer.min_delta_1 for layer in layers], dtype=np.float64)
+    def paint(axes: Any) -> None:
+        rows = [(layer.layer, layer.mean_delta_1, layer.min_delta_1) for layer in layers]
+        numbers, mean, least = np.array(rows, dtype=np.float64).T
         axes.plot(numbers, mean, color=ACCENT, linewidth=2.2, marker="o", markersize=4, label="mean over nodes")
         axes.plot(numbers, least, color=PALETTE[1], linestyle="--", marker="s", markersize=4, label="slowest node")
         _finish_deltas(axes, "layer", "Delta of the first feature")
 
     lead = "The first feature of each layer's nodes. A falling line shows that higher layers find slower features."
     alt = f"Delta of the first feature over {len(layers)} layers, mean over nodes and slowest node."
-    return _figure(title, lead, alt, paint)
+    return _figure("Delta per layer", lead, alt, paint)
 
 
 def feature_figure(run: RunFolder, label: Label) -> Figure | None:
     """The first features of test samples, coloured by a label."""
     features, rows = run.examples.features, run.examples.feature_rows
-    if features is None or rows is None or features.shape[1] < 2 or run.predictions is None:
+    if features is None or rows is None or features.shape[1] < 2 or label.name not in run.truth:
         return None
-    if label.name not in run.predictions.truth:
-        return None
-    values = run.predictions.truth[label.name][rows]
+    values = run.truth[label.name][rows]
     usable = np.isfinite(features).all(axis=1)
     if label.is_numeric:
         usable &= np.isfinite(values)
-    features, values = features[usable], values[usable]
-    if len(features) == 0:
+    if not usable.any():
         return None
+    kept = np.flatnonzero(usable)[evenly_spread(int(usable.sum()), MAX_POINTS)]
     pairs = [(0, 1), (2, 3)] if features.shape[1] >= 4 else [(0, 1)]
-    title = f"First features, coloured by {label.name}"
 
     def paint(canvas: Any) -> None:
         panels = canvas.subplots(1, len(pairs), squeeze=False)[0]
-        kept = thinned(len(features), MAX_POINTS)
-        paint_panel = _numeric_panel if label.is_numeric else _class_panel
         for axes, (i, j) in zip(panels, pairs, strict=True):
-            handle = paint_panel(axes, features[kept, i], features[kept, j], values[kept], label)
+            x, y, own = features[kept, i], features[kept, j], values[kept]
+            if label.is_numeric:
+                handle = axes.scatter(x, y, c=own, cmap="viridis", alpha=0.8, **DOT)
+            else:
+                _scatter_classes(axes, x, y, own, label)
             axes.set(facecolor=PLATE, xticks=[], yticks=[], xlabel=f"feature {i + 1}", ylabel=f"feature {j + 1}")
         if label.is_numeric:
             bar = canvas.colorbar(handle, ax=panels.tolist(), location="bottom", aspect=40, pad=0.03)
@@ -234,47 +230,37 @@ def feature_figure(run: RunFolder, label: Label) -> Figure | None:
             for dot in legend.legend_handles:
                 dot.set(alpha=1, rasterized=False)
 
+    title = f"First features, coloured by {label.name}"
     lead = (
-        "Each dot is a test sample. Colours that lie in order, or in clusters, mean that these features say "
-        f"something about {label.name}."
+        f"Each dot is a test sample. Colours in order, or in clusters, mean that these features depend on {label.name}."
     )
-    alt = f"Scatter plots of the first features of {len(features):,} test samples, coloured by {label.name}."
-    return _figure(title, lead, alt, paint, height=3.2)
+    alt = f"Scatter plots of the first features of {usable.sum():,} test samples, coloured by {label.name}."
+    return Figure(title, lead, alt, draw(title, paint, 3.2))
 
 
-def _numeric_panel(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
-    return axes.scatter(x, y, c=values, cmap="viridis", s=5, alpha=0.8, linewidths=0, rasterized=True)
-
-
-def _class_panel(axes: Any, x: Any, y: Any, values: Any, label: Label) -> Any:
+def _scatter_classes(axes: Any, x: Any, y: Any, values: Any, label: Label) -> None:
     """One colour for each of the first classes, grey for all others."""
     named = (label.classes or tuple(sorted({v for v in values if v is not None})))[: len(PALETTE)]
-    look = {"s": 5, "alpha": 0.7, "linewidths": 0, "rasterized": True}
-    others = ~np.isin(values, named)
-    if others.any():
-        axes.scatter(x[others], y[others], color="0.6", label="others", **look)
-    for name, color in zip(named, PALETTE, strict=False):
-        chosen = values == name
-        axes.scatter(x[chosen], y[chosen], color=color, label=shortened(name, 18), **look)
-
-
-# ---------------------------------------------------------------------------------------------- axes
+    groups = [("others", "0.6", ~np.isin(values, named))] if not np.isin(values, named).all() else []
+    groups += [(shortened(name, 18), color, values == name) for name, color in zip(named, PALETTE, strict=False)]
+    for name, color, chosen in groups:
+        axes.scatter(x[chosen], y[chosen], color=color, label=name, alpha=0.7, **DOT)
 
 
 def _figure(title: str, lead: str, alt: str, paint: Callable[[Any], None], height: float = HEIGHT) -> Figure:
-    return Figure(title, lead, alt, draw(title, paint, height))
+    """A figure whose axes `paint` fills."""
+    return Figure(title, lead, alt, draw(title, lambda canvas: paint(canvas.subplots()), height))
 
 
-def _plot_methods(axes: Any, metrics: Metrics, curves: Mapping[str, tuple[Any, Any]]) -> None:
+def _plot_methods(axes: Any, metrics: Metrics, curves: Mapping[str, Any]) -> None:
     """One line for each method; missing values are gaps, and long lines have no markers."""
-    looks = looks_of(metrics.methods)
     for method, (x, y) in curves.items():
-        look = looks[method] | ({"marker": ""} if len(x) > MAX_CURVE else {})
+        look = looks_of(metrics.methods)[method] | ({"marker": ""} if len(x) > MAX_CURVE else {})
         axes.plot(x, np.array(y, dtype=np.float64), label=shortened(method, 24), **look)
 
 
 def _finish(axes: Any, x: str, y: str) -> None:
-    """Names of axes, a grid, and a legend if there are several lines."""
+    """Label the axes, add a grid, and a legend if there are several lines."""
     axes.set(xlabel=x, ylabel=y)
     axes.grid(True)
     if len(axes.get_legend_handles_labels()[1]) > 1:
@@ -282,12 +268,11 @@ def _finish(axes: Any, x: str, y: str) -> None:
 
 
 def _finish_deltas(axes: Any, x: str, y: str) -> None:
-    """The same, with the Delta of noise as a line, and whole numbers below."""
+    """The same, with a line at the Delta of noise and integers on the x axis."""
     from matplotlib.ticker import MaxNLocator
 
     axes.axhline(2.0, color=INK, alpha=0.6, linewidth=1, linestyle="--")
-    place = {"xycoords": ("axes fraction", "data"), "ha": "left", "va": "bottom"}
-    axes.annotate("noise", (0.02, 2), alpha=0.8, fontsize=8.5, **place)
+    axes.annotate("noise", (0.02, 2), xycoords=("axes fraction", "data"), va="bottom", alpha=0.8, fontsize=8.5)
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _finish(axes, x, y)
@@ -298,11 +283,8 @@ def _with_unit(text: str, label: Label) -> str:
     return shortened(text) + (f" ({shortened(label.unit, 20)})" if label.unit else "")
 
 
-# ---------------------------------------------------------------------------------------------- the contact sheet
-
-
 class Strip(NamedTuple):
-    """Pictures side by side, as a data address."""
+    """A row of pictures, as a data address."""
 
     name: str
     note: str
@@ -321,17 +303,15 @@ def contact_sheet(run: RunFolder) -> tuple[Block, ...]:
     if images is None or rebuilt is None or images.size == 0:
         return ()
     errors = {m.name: m.reconstruction_error.global_ for m in run.metrics.methods if m.reconstruction_error}
+    rows = [("input", "", "test images", images)]
+    for name, pictures in zip(run.examples.reconstruction_names, rebuilt, strict=True):
+        note = "" if (error := errors.get(name)) is None else f"error {short(error)}"
+        rows.append((shortened(name, 30), note, f"the same images rebuilt from the features of {name}", pictures))
     blocks = []
     for lo in range(0, len(images), PER_STRIP):
         part = slice(lo, lo + PER_STRIP)
-        n = len(images[part])
-        strips = [Strip("input", "", f"{n} test images", _strip(images[part]))]
-        for name, pictures in zip(run.examples.reconstruction_names, rebuilt, strict=True):
-            error = errors.get(name)
-            note = "" if error is None else f"error {short(error)}"
-            alt = f"the same images rebuilt from the features of {name}"
-            strips.append(Strip(shortened(name, 30), note, alt, _strip(pictures[part])))
-        blocks.append(Block(tuple(strips), n))
+        strips = tuple(Strip(name, note, alt, _strip(pictures[part])) for name, note, alt, pictures in rows)
+        blocks.append(Block(strips, len(images[part])))
     return tuple(blocks)
 
 
@@ -348,3 +328,55 @@ def _strip(pictures: NDArray[Any]) -> str:
     for i, tile in enumerate(tiles):
         strip.paste(tile.convert("LA"), (i * (width + gap), 0))
     return png_address(strip)
+
+
+def draw(name: str, paint: Callable[[Any], None], height: float = HEIGHT) -> str:
+    """The svg element of a figure that `paint` fills; identifiers come from `name`, which is unique within the page."""
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    style: dict[Any, Any] = dict.fromkeys(("axes.spines.right", "axes.spines.top", "legend.frameon"), False)
+    style |= dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK)
+    style |= {"axes.axisbelow": True, "axes.facecolor": "none", "axes.linewidth": 0.7, "grid.color": FAINT}
+    style |= {"font.family": ["DejaVu Sans"], "font.size": 9.5, "legend.fontsize": 8.5, "grid.linewidth": 0.7}
+    style |= {"svg.fonttype": "none", "svg.hashsalt": name, "text.parse_math": False, "text.usetex": False}
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        # The browser chooses the font, so it does not matter that DejaVu lacks a sign.
+        warnings.filterwarnings("ignore", message="Glyph|Matplotlib currently does not support")
+        canvas = Canvas(figsize=(WIDTH, height), layout="constrained", facecolor="none")
+        paint(canvas)
+        file = io.StringIO()
+        canvas.savefig(file, format="svg", dpi=RASTER_DPI, facecolor="none")
+    # The bare element, of any size, with the page's colours.
+    svg = file.getvalue()
+    svg = re.sub(r"<(metadata|style)\b.*?</\1>", "", svg[svg.index("<svg") :], count=2, flags=re.DOTALL)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    for size in ("width", "height"):
+        svg = re.sub(rf'(<svg\b[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
+    for color, of_page in _FROM_PAGE.items():
+        svg = svg.replace(color, of_page)
+    return re.sub(r"\n\s*", "\n", svg)
+
+
+def looks_of(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
+    """Line styles of methods, which differ in colour, dash and marker. The main method stands out, chance is faint."""
+    looks: dict[str, dict[str, Any]] = {}
+    n_others = 0
+    for method in methods:
+        if method.role == "main":
+            look = dict(color=ACCENT, linewidth=2.2, marker=_MARKERS[0], zorder=3)
+        elif method.role == "chance":
+            look = dict(color=INK, alpha=0.55, linewidth=1.2, linestyle=":", marker="")
+        else:
+            n_others += 1
+            color, dash, marker = (options[n_others % len(options)] for options in (PALETTE, _DASHES, _MARKERS))
+            look = dict(color=color, linewidth=1.5, linestyle=dash, marker=marker)
+        looks[method.name] = dict(markersize=3.5, **look)
+    return looks
+
+
+def png_address(picture: Image.Image) -> str:
+    """A picture as a data address."""
+    file = io.BytesIO()
+    picture.save(file, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode("ascii")

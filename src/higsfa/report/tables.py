@@ -1,25 +1,21 @@
-"""What a report says: how numbers are written, the summary at the top, and the paper's tables for the data of a run."""
+"""What a report says: how numbers are written, the summary at the top, and the paper's tables for a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from math import floor, log10
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from higsfa.evaluation.schema import Label, Method, Metrics, ReconstructionError, Score, Seconds
+from higsfa.evaluation.schema import Label, Method, Metrics, Score
 
-N_DELTAS = 10
-N_LABELS = 3
-N_HEADLINES = 4
+N_DELTAS, N_LABELS, N_HEADLINES = 10, 3, 4
 GAP = "–"
 Best = Callable[[Iterable[float]], float]
 
-# ---------------------------------------------------------------------------------------------- numbers
-
 
 def decimals_for(values: Iterable[float], errors: Iterable[float] = (), least: int = 0) -> int:
-    """Digits after the point so that the smallest value shows three digits and the smallest error one, at most 4."""
+    """Decimals, at most 4, that show three digits of the smallest value and one of the smallest error."""
     places = [least]
     for numbers, digits in ((values, 3), (errors, 1)):
         sizes = [abs(number) for number in numbers if number]
@@ -28,7 +24,7 @@ def decimals_for(values: Iterable[float], errors: Iterable[float] = (), least: i
 
 
 def fixed(value: float, decimals: int) -> str:
-    """A number with a given number of decimals; huge ones in powers of ten."""
+    """A number with a given number of decimals; huge ones in scientific notation."""
     text = f"{value:,.{decimals}f}" if abs(value) < 1e9 else f"{value:.{decimals}e}"
     return text.replace("-", "−", 1) if text.startswith("-") else text
 
@@ -40,25 +36,20 @@ def short(value: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction as a percentage, with a space that does not break."""
+    """A fraction as a percentage, with a no-break space."""
     return f"{fixed(100 * fraction, 1)}\N{NO-BREAK SPACE}%"
 
 
 def duration(seconds: float, decimals: int = 1) -> str:
     """A time in seconds, minutes or hours."""
-    for size, unit in ((3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{fixed(seconds / size, decimals)} {unit}"
-    return f"{fixed(seconds, decimals)} s"
+    size, unit = next((pair for pair in ((3600, "h"), (60, "min")) if seconds >= 2 * pair[0]), (1, "s"))
+    return f"{fixed(seconds / size, decimals)} {unit}"
 
 
 def shortened(text: str, longest: int = 40) -> str:
-    """Text for a place of limited width."""
+    """Text without control characters, cut to a maximum length."""
     plain = "".join(character if character.isprintable() else " " for character in text)
     return plain if len(plain) <= longest else plain[: longest - 1] + "…"
-
-
-# ---------------------------------------------------------------------------------------------- the summary
 
 
 class Headline(NamedTuple):
@@ -69,7 +60,10 @@ class Headline(NamedTuple):
 
 def headlines(metrics: Metrics) -> list[Headline]:
     """The main method's scores for the first labels, then the slowest feature and the reconstruction error."""
-    found = [headline for label in metrics.labels if (headline := _headline(metrics, label))][:N_LABELS]
+    found = []
+    for label, value, _, chance in _results(metrics):
+        what = "mean absolute error" if label.is_numeric else "classified correctly"
+        found.append(Headline(value, f"{label.name}, {what}", f"chance {chance[1]}" if chance else ""))
     delta, errors = metrics.main.delta, metrics.main.reconstruction_error
     if delta and delta.test and delta.test[0] is not None:
         found.append(Headline(fixed(delta.test[0], 2), "Delta of the first feature, test", "0 constant, 2 noise"))
@@ -79,67 +73,45 @@ def headlines(metrics: Metrics) -> list[Headline]:
 
 
 def outcomes(metrics: Metrics) -> list[str]:
-    """How the main method does on the first labels, one sentence for each."""
-    return [text for label in metrics.labels if (text := _outcome(metrics, label))][:N_LABELS]
+    """A sentence for each of the first labels: the main method, the best other method and chance."""
+    found = []
+    for label, value, rival, chance in _results(metrics):
+        if label.is_numeric:
+            text = f"It estimates {label.name} with a mean absolute error of {value}"
+        else:
+            text = f"It finds the right {label.name} for {value} of the test samples"
+        text += f"; {rival[0]}, the best of the others, has {rival[1]}" if rival else ""
+        found.append(text + (f"; a constant answer has {chance[1]}." if chance else "."))
+    return found
 
 
 def setup(metrics: Metrics) -> str:
     """What was trained, on what."""
     data, n_folds = metrics.data, metrics.n_folds or 1
-    shape = f" of {' × '.join(map(str, data.image_shape))} pixels" if data.image_shape else ""
-    thing = "pictures" if data.image_shape else "samples"
+    things = f"pictures of {' × '.join(map(str, data.image_shape))} pixels" if data.image_shape else "samples"
     copies = f", each in {data.copies} distorted copies," if data.copies and data.copies > 1 else ""
     folds = f" The experiment was repeated on {n_folds} splits of the data." if n_folds > 1 else ""
-    return (
-        f"{metrics.main.name} was trained on {data.n_train:,} {thing}{shape}{copies} and tested on {data.n_test:,} "
-        f"others.{folds}"
-    )
+    name, n_train, n_test = metrics.main.name, f"{data.n_train:,}", f"{data.n_test:,}"
+    return f"{name} was trained on {n_train} {things}{copies} and tested on {n_test} others.{folds}"
 
 
-def _headline(metrics: Metrics, label: Label) -> Headline | None:
-    score = _score(metrics.main, label)
-    if score is None:
-        return None
-    chance = _best(metrics, "chance", label)
-    note = f"chance {chance[1]}" if chance else ""
-    if label.is_numeric:
-        unit = f" {label.unit}" if label.unit else ""
-        return Headline(short(score.mean) + unit, f"{label.name}, mean absolute error", note)
-    return Headline(percent(score.mean), f"{label.name}, classified correctly", note)
-
-
-def _outcome(metrics: Metrics, label: Label) -> str | None:
-    """The main method on one label, against the best other method and chance."""
-    score = _score(metrics.main, label)
-    if score is None:
-        return None
-    if label.is_numeric:
-        unit = f" {label.unit}" if label.unit else ""
-        text = f"It estimates {label.name} with a mean absolute error of {short(score.mean)}{unit}"
-    else:
-        text = f"It finds the right {label.name} for {percent(score.mean)} of the test samples"
-    if rival := _best(metrics, "comparison", label):
-        text += f"; {rival[0]}, the best of the others, has {rival[1]}"
-    if chance := _best(metrics, "chance", label):
-        text += f"; a constant answer has {chance[1]}"
-    return text + "."
-
-
-def _score(method: Method, label: Label) -> Score | None:
-    scores = method.scores(label)
-    return scores.mae if label.is_numeric else scores.rate
+def _results(metrics: Metrics) -> list[tuple[Label, str, tuple[str, str] | None, tuple[str, str] | None]]:
+    """The first labels with the main method's score, and name and score of the best rival and of chance."""
+    found = []
+    for label in metrics.labels:
+        if main := _best(metrics, "main", label):
+            value = f"{main[1]} {label.unit}" if label.is_numeric and label.unit else main[1]
+            found.append((label, value, _best(metrics, "comparison", label), _best(metrics, "chance", label)))
+    return found[:N_LABELS]
 
 
 def _best(metrics: Metrics, role: str, label: Label) -> tuple[str, str] | None:
     """The best method of a role, and its score."""
-    found = [(m.name, score.mean) for m in metrics.methods if m.role == role and (score := _score(m, label))]
-    if not found:
-        return None
-    name, mean = (min if label.is_numeric else max)(found, key=lambda pair: pair[1])
-    return name, short(mean) if label.is_numeric else percent(mean)
-
-
-# ---------------------------------------------------------------------------------------------- tables
+    scores = {method.name: method.scores(label) for method in metrics.methods if method.role == role}
+    numeric = label.is_numeric
+    means = {name: s.mean for name, own in scores.items() if (s := own.mae if numeric else own.rate)}
+    name = (min if numeric else max)(means, key=means.__getitem__, default=None)
+    return None if name is None else (name, short(means[name]) if numeric else percent(means[name]))
 
 
 class Cell(NamedTuple):
@@ -148,8 +120,6 @@ class Cell(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A heading, and what to know about the numbers below it."""
-
     title: str
     note: str
     cells: tuple[Cell, ...]
@@ -182,61 +152,52 @@ def accuracy_table(metrics: Metrics) -> Table | None:
         ]
     lead = (
         "How far estimates are from the truth on test samples. Errors (MAE: mean absolute, RMSE: root mean squared) "
-        "are better when lower, rates of correct classes when higher. Chance is the best that a constant answer can "
-        "do: a method is only worth its cost when it beats that."
+        "are better when lower, rates of correct classes when higher. Chance is the best a constant answer can do."
     )
     if (metrics.n_folds or 1) > 1:
         lead += f" Numbers are means over {metrics.n_folds} folds, ± the standard error of the mean."
-    return _table("Accuracy on test samples", lead, columns, _named(metrics.methods))
+    return _table("Accuracy on test samples", lead, columns, metrics.methods)
 
 
 def cumulative_table(metrics: Metrics, label: Label) -> Table | None:
     """The share of estimates within each allowed error."""
-    methods = [method for method in metrics.methods if method.scores(label).cumulative]
-    curves = [dict(zip(c.thresholds, c.scores, strict=True)) for m in methods if (c := m.scores(label).cumulative)]
+    pairs = [(method, curve) for method in metrics.methods if (curve := method.scores(label).cumulative)]
+    curves = [dict(zip(curve.thresholds, curve.scores, strict=True)) for _, curve in pairs]
     columns = []
     for threshold in sorted(set().union(*curves)):
-        values = [_times(100, curve.get(threshold)) for curve in curves]
-        columns.append(_column(f"≤\N{NO-BREAK SPACE}{threshold:g}", "", values, best=max, decimals=1))
+        scores = [curve.get(threshold) for curve in curves]
+        columns.append(_column(f"≤\N{NO-BREAK SPACE}{threshold:g}", "", scores, best=max, factor=100, decimals=1))
     unit = f" {label.unit}" if label.unit else ""
-    lead = (
-        f"Percentage of test samples whose {label.name} is estimated with an error of at most so many{unit}. "
-        "Higher is better."
-    )
-    return _table(f"Cumulative scores, {label.name}, in per cent", lead, columns, _named(methods))
+    lead = f"Percentage of test samples whose {label.name} is off by at most so many{unit}. Higher is better."
+    return _table(f"Cumulative scores, {label.name}, in per cent", lead, columns, [method for method, _ in pairs])
 
 
 def delta_table(metrics: Metrics, part: str) -> Table | None:
     """Delta values of the first features on ``"train"`` or ``"test"`` samples."""
     methods = [m for m in metrics.methods if m.delta and getattr(m.delta, part)]
-    values = [getattr(method.delta, part)[:N_DELTAS] for method in methods]
-    columns = [
-        _column(_delta_name(j), "", [_at(row, j) for row in values], best=min, decimals=2)
-        for j in range(max(map(len, values), default=0))
-    ]
+    values = zip_longest(*(getattr(method.delta, part)[:N_DELTAS] for method in methods))
+    columns = [_column(_delta_name(j), "", column, best=min, decimals=2) for j, column in enumerate(values)]
     order = next((f" by {m.delta.label}" for m in methods if m.delta and m.delta.label), "")
     samples = {"train": "training", "test": "test"}[part]
     lead = (
         f"How much each feature changes from one sample to the next, with the {samples} samples in order{order}. "
         "Delta: 0 is constant, 2 is noise; lower is slower."
     )
-    return _table(f"Delta values of the first features, {samples} samples", lead, columns, _named(methods))
+    return _table(f"Delta values of the first features, {samples} samples", lead, columns, methods)
 
 
 def reconstruction_table(metrics: Metrics) -> Table | None:
-    pairs = [(method, method.reconstruction_error or ReconstructionError()) for method in metrics.methods]
-    pairs = [(method, e) for method, e in pairs if e.global_ is not None or e.top_down is not None]
+    methods, errors = _known(metrics, "reconstruction_error")
     columns = [
-        _column("features", "", [method.n_features for method, _ in pairs], decimals=0),
-        _column("global", "linear map", [error.global_ for _, error in pairs], best=min, decimals=3),
-        _column("top-down", "node by node", [error.top_down for _, error in pairs], best=min, decimals=3),
+        _column("features", "", [method.n_features for method in methods], decimals=0),
+        _column("global", "linear map", [error.global_ for error in errors], best=min, decimals=3),
+        _column("top-down", "node by node", [error.top_down for error in errors], best=min, decimals=3),
     ]
     lead = (
-        "How much of the input can be rebuilt from the features of test samples: 0 is all of it, 1 is no better than "
-        "showing the mean image. Global uses the best linear map from features to pixels, top-down inverts the network "
-        "node by node. Lower is better."
+        "How badly test samples are rebuilt from their features: 0 is perfect, 1 no better than the mean image. Global "
+        "uses the best linear map from features to pixels, top-down inverts the network node by node."
     )
-    return _table("Normalised reconstruction error", lead, columns, _named(method for method, _ in pairs))
+    return _table("Normalised reconstruction error", lead, columns, methods)
 
 
 def sensitivity_table(metrics: Metrics) -> Table | None:
@@ -244,20 +205,13 @@ def sensitivity_table(metrics: Metrics) -> Table | None:
     columns = []
     for label in metrics.labels:
         errors = [(s.mae or {}).get(label.name) for s in settings]
-        rates = [_times(100, (s.rate or {}).get(label.name)) for s in settings]
-        columns += [
-            _column(f"{label.name} MAE", label.unit or "", errors, best=min),
-            _column(f"{label.name} rate", "%", rates, best=max, decimals=1),
-        ]
-    columns += [
-        _column(_delta_name(j), "test", [_at(s.delta_test or (), j) for s in settings], best=min, decimals=2)
-        for j in range(3)
-    ]
-    lead = (
-        "The same network trained with other thresholds, below which a feature counts as slow. Rows that hardly differ "
-        "mean that the threshold needs no careful tuning."
-    )
-    rows = [(f"{setting.delta_threshold:g}", "") for setting in settings]
+        rates = [(s.rate or {}).get(label.name) for s in settings]
+        columns.append(_column(f"{label.name} MAE", label.unit or "", errors, best=min))
+        columns.append(_column(f"{label.name} rate", "%", rates, best=max, factor=100, decimals=1))
+    deltas = zip_longest(*(setting.delta_test or () for setting in settings))
+    columns += [_column(_delta_name(j), "test", column, best=min, decimals=2) for j, column in enumerate(deltas)][:3]
+    lead = "The same network with other thresholds of slowness. If rows hardly differ, it needs no careful tuning."
+    rows = [f"{setting.delta_threshold:g}" for setting in settings]
     return _table("Sensitivity to the delta threshold", lead, columns, rows, "threshold")
 
 
@@ -275,27 +229,29 @@ def layer_table(metrics: Metrics) -> Table | None:
         "The network from the pixels (layer 1) to the top. Slow features are those kept for slowness; the rest of each "
         "node's features serve reconstruction. Delta should fall from layer to layer, as nodes see more of the input."
     )
-    return _table("Layers of the network", lead, columns, [(str(layer.layer), "") for layer in layers], "layer")
+    return _table("Layers of the network", lead, columns, [str(layer.layer) for layer in layers], "layer")
 
 
 def cost_table(metrics: Metrics) -> Table | None:
-    pairs = [(method, method.seconds or Seconds()) for method in metrics.methods]
-    pairs = [(method, time) for method, time in pairs if time.fit is not None or time.transform is not None]
+    methods, times = _known(metrics, "seconds")
     columns = [
-        _column("features", "", [method.n_features for method, _ in pairs], decimals=0),
-        _column("training", "", [time.fit for _, time in pairs], best=min, decimals=1, write=duration),
-        _column("extraction", "", [time.transform for _, time in pairs], best=min, decimals=1, write=duration),
+        _column("features", "", [method.n_features for method in methods], decimals=0),
+        _column("training", "", [time.fit for time in times], best=min, decimals=1, write=duration),
+        _column("extraction", "", [time.transform for time in times], best=min, decimals=1, write=duration),
     ]
     lead = "How long it took to train each method and to extract features, on one machine. Shorter is better."
-    return _table("Training and extraction", lead, columns, _named(method for method, _ in pairs))
+    return _table("Training and extraction", lead, columns, methods)
 
 
-def _score_column(
-    title: str, note: str, scores: Sequence[Score | None], best: Best, factor: float = 1, least: int = 0
-) -> Column:
-    means = [_times(factor, score.mean if score else None) for score in scores]
-    errors = [_times(factor, score.se if score else None) for score in scores]
-    return _column(title, note, means, errors, best=best, least=least)
+def _known(metrics: Metrics, part: str) -> tuple[list[Method], list[Any]]:
+    """The methods that have a non-empty record of this name, and the records."""
+    methods = [m for m in metrics.methods if any(value is not None for _, value in getattr(m, part) or ())]
+    return methods, [getattr(method, part) for method in methods]
+
+
+def _score_column(title: str, note: str, scores: Sequence[Score | None], **options: Any) -> Column:
+    pairs = [(score.mean, score.se) if score else (None, None) for score in scores]
+    return _column(title, note, [mean for mean, _ in pairs], [error for _, error in pairs], **options)
 
 
 def _column(
@@ -307,50 +263,38 @@ def _column(
     best: Best | None = None,
     decimals: int | None = None,
     least: int = 0,
+    factor: float = 1,
     write: Callable[[float, int], str] = fixed,
 ) -> Column:
-    """A column of numbers with their errors.
-
-    The best is marked as far as the digits shown tell values apart; where all are equal, none is.
-    """
-    known = [value for value in values if value is not None]
+    """A column of numbers with their errors; the best is marked if the digits shown tell the values apart."""
+    numbers = [None if value is None else factor * value for value in values]
+    spreads = [None if error is None else factor * error for error in errors]
+    known = [number for number in numbers if number is not None]
     if decimals is None:
-        decimals = decimals_for(known, [error for error in errors if error is not None], least)
-    different = {round(value, decimals) for value in known}
+        decimals = decimals_for(known, [spread for spread in spreads if spread is not None], least)
+    different = {round(number, decimals) for number in known}
     winner = best(different) if best and len(different) > 1 else None
     cells = []
-    for value, error in zip_longest(values, errors):
-        if value is None:
+    for number, spread in zip_longest(numbers, spreads):
+        if number is None:
             cells.append(Cell(GAP))
         else:
-            spread = "" if error is None else f" ± {fixed(error, decimals)}"
-            cells.append(Cell(write(value, decimals) + spread, round(value, decimals) == winner))
+            text = write(number, decimals) + ("" if spread is None else f" ± {fixed(spread, decimals)}")
+            cells.append(Cell(text, round(number, decimals) == winner))
     return Column(title, note, tuple(cells))
 
 
 def _table(
-    caption: str, lead: str, columns: Sequence[Column], names: Sequence[tuple[str, str]], corner: str = "method"
+    caption: str, lead: str, columns: Sequence[Column], rows: Iterable[Method | str], corner: str = "method"
 ) -> Table | None:
-    """A table of the columns that hold anything, None if there are none; `names` are those of rows, with roles."""
+    """A table of the non-empty columns, or None if all are empty; rows are methods or plain names."""
     kept = tuple(column for column in columns if any(cell.text != GAP for cell in column.cells))
     if not kept:
         return None
-    rows = (Row(name, role, tuple(column.cells[i] for column in kept)) for i, (name, role) in enumerate(names))
-    return Table(caption, lead, corner, kept, tuple(rows))
-
-
-def _named(methods: Iterable[Method]) -> list[tuple[str, str]]:
-    return [(method.name, method.role) for method in methods]
+    names = [(row, "") if isinstance(row, str) else (row.name, row.role) for row in rows]
+    cells = zip(*(column.cells for column in kept), strict=True)
+    return Table(caption, lead, corner, kept, tuple(Row(*name, own) for name, own in zip(names, cells, strict=True)))
 
 
 def _delta_name(j: int) -> str:
-    """Delta with the number of the feature, counted from 1, as an index."""
-    return "Δ" + str(j + 1).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-
-
-def _times(factor: float, value: float | None) -> float | None:
-    return None if value is None else factor * value
-
-
-def _at(values: Sequence[float | None], j: int) -> float | None:
-    return values[j] if j < len(values) else None
+    return "Δ" + "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(j + 1))

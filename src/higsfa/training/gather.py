@@ -52,6 +52,17 @@ def gather(
         after_block(block)
 
 
+def in_blocks(
+    blocks: Sequence[Sequence[Tile]], fields: Callable[[int], Callable[[int], Raw]], begin: int = 0
+) -> Iterator[tuple[int, Iterator[TileInputs]]]:
+    """Blocks from `begin` on, with their tiles; `fields(t)` gives the raw input of each node for tile t."""
+    t = 0
+    for block, tiles in enumerate(blocks):
+        if block >= begin:
+            yield block, ((tile, fields(i)) for i, tile in enumerate(tiles, t))
+        t += len(tiles)
+
+
 @dataclass(frozen=True)
 class NodeData:
     """What the sums of a single node are gathered from.

@@ -8,7 +8,7 @@ add up the same tiles in the same order: not a bit differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -24,7 +24,7 @@ from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums.accumulate import PILOT, NodeSums
-from higsfa.training.gather import TileInputs, gather
+from higsfa.training.gather import gather, in_blocks
 from higsfa.training.runner import Runner
 from higsfa.training.statistics import GraphStatistics, Origin, add_fields
 from higsfa.training.stores import Block, Features, Schedule, Store, field_of
@@ -230,7 +230,7 @@ class ThreadGathering:
         def work(p: int) -> None:
             if results[p] is None:
                 sums = self._start(p, frontends, partial(below.field, 0, index[p]))
-                gather([sums], self._blocks(lambda t: lambda _: below.field(t, index[p])))
+                gather([sums], in_blocks(self.schedule.blocks, lambda t: lambda _: below.field(t, index[p])))
                 self._conclude(p, sums, reduce, results)
             self.use(p, results[p])
             self.on_node(len(self.schedule.tiles))
@@ -254,7 +254,7 @@ class ThreadGathering:
             if saved is not None:
                 saved.after_block(nodes.start, block + 1, sums)
 
-        gather(sums, self._blocks(fields, begin), self.run, after_block)
+        gather(sums, in_blocks(self.schedule.blocks, fields, begin), self.run, after_block)
         self.on_node(len(nodes) if n_skipped < len(self.schedule.tiles) else 0)
 
         def conclude(i: int) -> None:
@@ -268,16 +268,6 @@ class ThreadGathering:
         """Empty sums of node p, with a shift from its raw input in the first tile."""
         first, frontend = raw().columns(0, PILOT), frontends[p if len(frontends) > 1 else 0]
         return NodeSums(frontend, self.schedule.plan, self.dtype, first=first)
-
-    def _blocks(
-        self, fields: Callable[[int], Callable[[int], Any]], begin: int = 0
-    ) -> Iterator[tuple[int, Iterator[TileInputs]]]:
-        """Blocks from `begin` on, with their tiles; `fields(t)` gives the raw input of each node for tile t."""
-        t = 0
-        for block, tiles in enumerate(self.schedule.blocks):
-            if block >= begin:
-                yield block, ((tile, fields(i)) for i, tile in enumerate(tiles, t))
-            t += len(tiles)
 
     def _conclude(self, p: int, sums: NodeSums, reduce: Reduce, results: list[Any]) -> None:
         results[p] = reduce(statistics_of(sums, self.plan.precision(self.dtype)))

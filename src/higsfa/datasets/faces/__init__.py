@@ -1,8 +1,8 @@
-"""Synthetic passport photographs of faces whose age, gender and ethnicity are known exactly.
+"""Synthetic passport photographs with known age, gender and ethnicity.
 
-A face is a row of parameters. :func:`face_parameters` draws rows at random, :func:`with_age` changes the age in them,
-and :func:`draw_faces` renders them. :func:`make_faces` makes a data set in one call. Age shows mostly in fine
-structure, such as lines, skin grain and grey hair, and hardly in brightness or proportions.
+A face is a row of parameters: :func:`face_parameters` draws rows at random, :func:`with_age` changes their age, and
+:func:`draw_faces` renders them. Age shows in fine structure (lines, skin grain, grey hair), hardly in brightness or
+proportions.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from higsfa.datasets.faces import parts
-from higsfa.datasets.faces.canvas import Canvas, bell, step, texels, textures
+from higsfa.datasets.faces.parts import Canvas, bell, step, texels, textures
 from higsfa.datasets.faces.traits import RACES, ageing, face_table
 
 __all__ = ["draw_faces", "face_parameters", "make_faces", "with_age"]
 
 Parameters = Mapping[str, np.ndarray]
 
-_LABELS = ("age", "gender", "race", "identity")
 _BATCH_PIXELS = 16 * 96 * 96  # a map of a batch fits into the cache of a core
 _SMALLEST = 16
 
@@ -41,7 +40,7 @@ def make_faces(
 ) -> Any:
     """Draw synthetic photographs of faces with their labels.
 
-    Image i depends only on `random_state`, i and the keywords: a small set is the beginning of a larger one.
+    Image i depends only on `random_state`, i and the keywords, so a small set is the start of a larger one.
 
     Parameters
     ----------
@@ -50,21 +49,19 @@ def make_faces(
         Height and width of the images; 32 to 256 look right.
     random_state : int, RandomState or None, default=0
     images_per_person : int, default=1
-        Consecutive images that show the same person within ten years of age, with another pose, light and expression.
+        Consecutive images of the same person, within ten years of age and with different pose, light and expression.
     races : sequence of str, default=("B", "W")
-        Classes of ethnicity, equally frequent, out of "B", "W", "A" and "H" as in MORPH-II. They are crude: tones and
-        proportions that vary around class means and overlap.
+        Equally frequent classes out of "B", "W", "A" and "H", as in MORPH-II: crude, overlapping tones and proportions.
     return_parameters : bool, default=False
-        Whether to return the parameters, too, for :func:`with_age` and :func:`draw_faces`.
+        Also return the parameters, for :func:`with_age` and :func:`draw_faces`.
     n_jobs : int or None, default=None
-        Threads, as in scikit-learn. The images do not depend on it.
+        Threads, as in scikit-learn; they do not change the images.
 
     Returns
     -------
     images : array of shape (n_samples, size, size), uint8
     labels : dict of arrays
-        ``age`` in years (16 to 77, most below 50), ``gender`` ("M" or "F", equally frequent), ``race`` (ethnicity)
-        and ``identity`` (index of the person).
+        ``age`` in years (16 to 77, most below 50), ``gender`` ("M" or "F"), ``race`` and ``identity`` (a number).
     parameters : dict of arrays
         Only with ``return_parameters=True``.
 
@@ -76,37 +73,31 @@ def make_faces(
     """
     parameters = face_parameters(n_samples, random_state, images_per_person=images_per_person, races=races)
     images = draw_faces(parameters, size, n_jobs=n_jobs)
-    labels = {name: parameters[name] for name in _LABELS}
+    labels = {name: parameters[name] for name in ("age", "gender", "race", "identity")}
     return (images, labels, parameters) if return_parameters else (images, labels)
 
 
 def face_parameters(
     n_samples: int, random_state: Any = 0, *, images_per_person: int = 1, races: Sequence[str] = ("B", "W")
 ) -> dict[str, np.ndarray]:
-    """Draw the parameters of faces: labels, traits of the person, pose, light and expression.
-
-    Parameters
-    ----------
-    n_samples, random_state, images_per_person, races
-        As in :func:`make_faces`.
+    """Draw the parameters of faces, with arguments as in :func:`make_faces`.
 
     Returns
     -------
     parameters : dict of arrays of length n_samples
-        The labels, ``seed`` (of the camera noise) and the traits of :mod:`higsfa.datasets.faces.traits`.
+        The labels, ``seed`` (of the camera noise) and the traits of :mod:`higsfa.datasets.faces.traits`: those of the
+        person, pose, light and expression.
     """
-    if n_samples < 0 or images_per_person < 1:
-        raise ValueError(
-            f"n_samples={n_samples} must be at least 0 and images_per_person={images_per_person} at least 1"
-        )
+    for name, value, least in (("n_samples", n_samples, 0), ("images_per_person", images_per_person, 1)):
+        if value < least:
+            raise ValueError(f"{name}={value} must be at least {least}")
     if not len(races) or not set(races) <= set(RACES):
         raise ValueError(f"races={tuple(races)!r} must be one or more of {', '.join(RACES)}")
-    key = int(check_random_state(random_state).randint(2**31 - 1))
-    return face_table(key, n_samples, images_per_person, races)
+    return face_table(check_random_state(random_state).randint(2**31 - 1), n_samples, images_per_person, races)
 
 
 def with_age(parameters: Parameters, age: ArrayLike) -> dict[str, np.ndarray]:
-    """The same persons in the same photographs at another age: lines get deeper, but nothing moves.
+    """The same people and poses at another age: lines get deeper, but nothing moves.
 
     Parameters
     ----------
@@ -133,11 +124,10 @@ def draw_faces(
     ----------
     parameters : dict of arrays
         From :func:`face_parameters` or :func:`with_age`. Rows may be selected, repeated and changed.
-    size : int, default=96
+    size, n_jobs
+        As in :func:`make_faces`.
     batch_size : int or None, default=None
-        Images drawn at once; by default as many as fit into the cache. The images do not depend on it.
-    n_jobs : int or None, default=None
-        Threads.
+        Images drawn at once; by default as many as fit into the cache. It does not change the images.
 
     Returns
     -------
@@ -145,10 +135,9 @@ def draw_faces(
     """
     if size < _SMALLEST:
         raise ValueError(f"size={size} is too small for a face; use at least {_SMALLEST} pixels")
-    if batch_size is not None and batch_size < 1:
+    n, batch = len(parameters["age"]), max(1, _BATCH_PIXELS // size**2) if batch_size is None else batch_size
+    if batch < 1:
         raise ValueError(f"batch_size={batch_size} must be at least 1, or None")
-    n = len(parameters["age"])
-    batch = batch_size or max(1, _BATCH_PIXELS // size**2)
     images = np.empty((n, size, size), dtype=np.uint8)
     textures(size)  # cached for all threads
 
@@ -164,25 +153,17 @@ def _draw_batch(parameters: Parameters, size: int) -> np.ndarray:
     p = _broadcastable({name: values for name, values in parameters.items() if values.dtype.kind == "f"})
     p.line = [getattr(p, f"line{k}") for k in range(12)]
     a = _broadcastable(vars(ageing(parameters)))
-    pixel = 2.0 / size
-    n_texels, fields = textures(size)
+    pixel, (n_texels, fields) = 2.0 / size, textures(size)
 
-    # Position of each pixel on the head, and on its front, which moves more than the outline when the head turns.
+    # Positions on the head, and on its front, which moves more than the outline when the head turns.
     axis = (np.arange(size, dtype=np.float32) + 0.5) * pixel - 1
     u, v = (axis - p.shift_x) / p.zoom, (axis[:, None] - p.shift_y) / p.zoom
     head_x, head_y = u + p.rotation * v, v - p.rotation * u
     inside = parts.outline(head_x, head_y, p, a)
     near = bell(0.7 * inside)
     x, y = head_x - p.yaw * near, head_y - p.pitch * near
-    face = Canvas(
-        x=x,
-        y=y,
-        side=np.abs(x) + p.asymmetry * x,
-        height=np.zeros_like(x),
-        albedo=np.empty_like(x),
-        texel=texels(x, y, p, n_texels),
-        pixel=pixel,
-    )
+    side, texel = np.abs(x) + p.asymmetry * x, texels(x, y, p, n_texels)
+    face = Canvas(x, y, side, height=np.zeros_like(x), albedo=np.empty_like(x), texel=texel, pixel=pixel)
     dark = p.hair_tone**2
     greying = dark + a.grey * (0.40 - dark)
     parts.skin(face, p, a, fields["pores"], fields["mottle"])

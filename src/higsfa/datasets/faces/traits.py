@@ -80,8 +80,7 @@ RACES: dict[str, dict[str, float]] = {
 
 # Mean and standard deviation of what differs between photographs of the same person.
 SHOT: dict[str, tuple[float, float]] = {
-    "shift_x": (0.0, 0.016),
-    "shift_y": (0.0, 0.016),
+    **dict.fromkeys(("shift_x", "shift_y"), (0.0, 0.016)),
     "rotation": (0.0, 0.028),
     "zoom": (1.0, 0.022),
     "yaw": (0.0, 0.030),
@@ -98,8 +97,7 @@ SHOT: dict[str, tuple[float, float]] = {
     "lids": (0.0, 0.09),
     "gaze": (0.0, 0.012),
     "background": (0.66, 0.10),
-    "background_x": (0.0, 0.035),
-    "background_y": (0.0, 0.035),
+    **dict.fromkeys(("background_x", "background_y"), (0.0, 0.035)),
     "clothes": (0.38, 0.16),
     "collar": (0.30, 0.10),
     "noise": (0.0055, 0.0015),
@@ -113,7 +111,6 @@ _NON_NEGATIVE = {
 # Cumulative distribution of ages, similar to MORPH-II: one in seven below 20, seven in ten below 40, few above 55.
 _AGE_SHARES = (0.0, 0.135, 0.43, 0.71, 0.92, 0.985, 1.0)
 _AGES = (16.0, 20.0, 30.0, 40.0, 50.0, 60.0, 77.0)
-_PERSON_STREAM, _SHOT_STREAM = 1, 2
 _SAME_PERSON_YEARS = 10.0
 _CUT = 2.5  # largest deviation of a trait, in standard deviations
 
@@ -121,7 +118,7 @@ _CUT = 2.5  # largest deviation of a trait, in standard deviations
 def face_table(key: int, n: int, images_per_person: int, races: Sequence[str]) -> dict[str, np.ndarray]:
     """Parameters of n photographs. Row i depends only on (key, i), and the traits of a person on (key, person)."""
     person = np.arange(n) // images_per_person
-    uniform, normal = _draw(key, _PERSON_STREAM, np.arange(-(-n // images_per_person)), 5, len(PERSON) + 1)
+    uniform, normal = _draw(key, 1, -(-n // images_per_person), 5, len(PERSON) + 1)
     female = uniform[:, 0] < 0.5
     race = (uniform[:, 1] * len(races)).astype(int)
     age = np.interp(uniform[:, 2], _AGE_SHARES, _AGES)[person]
@@ -132,7 +129,7 @@ def face_table(key: int, n: int, images_per_person: int, races: Sequence[str]) -
         traits[name] = mean + deviation * normal[:, k] + shift * femininity + by_race[race]
     traits = {name: values[person] for name, values in traits.items()}
 
-    own_uniform, own_normal = _draw(key, _SHOT_STREAM, np.arange(n), 2, len(SHOT))
+    own_uniform, own_normal = _draw(key, 2, n, 2, len(SHOT))
     for k, (name, (mean, deviation)) in enumerate(SHOT.items()):
         traits[name] = mean + deviation * own_normal[:, k]
     for name in _NON_NEGATIVE:
@@ -149,40 +146,40 @@ def face_table(key: int, n: int, images_per_person: int, races: Sequence[str]) -
     }
 
 
-def _draw(key: int, stream: int, rows: np.ndarray, n_uniform: int, n_normal: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random numbers of each row from a counter-based generator, with normal ones clipped at `_CUT`."""
-    uniform, normal = np.empty((len(rows), n_uniform)), np.empty((len(rows), n_normal))
-    for i, row in enumerate(rows):
-        rng = np.random.Generator(np.random.Philox(key=[key, (stream << 56) + int(row)]))
-        rng.random(out=uniform[i])
-        rng.standard_normal(out=normal[i])
+def _draw(key: int, stream: int, n: int, n_uniform: int, n_normal: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random numbers of each row from a counter-based generator; normal ones are clipped at `_CUT`."""
+    uniform, normal = np.empty((n, n_uniform)), np.empty((n, n_normal))
+    for row in range(n):
+        rng = np.random.Generator(np.random.Philox(key=[key, (stream << 56) + row]))
+        rng.random(out=uniform[row])
+        rng.standard_normal(out=normal[row])
     return uniform, np.clip(normal, -_CUT, _CUT, out=normal)
-
-
-def _between(age: Any, start: float, end: float) -> Any:
-    """Linear in age: 0 up to `start`, 1 at `end`, at most 1.3 beyond."""
-    return np.clip((age - start) / (end - start), 0, 1.3)
 
 
 def ageing(p: Mapping[str, Any]) -> SimpleNamespace:
     """Effects of age on each face: depths of lines, roughness, grey hair. The expression also deepens some lines."""
+
+    def since(start: float, end: float) -> Any:
+        """0 up to the age `start`, 1 at `end`, at most 1.3 beyond."""
+        return np.clip((age - start) / (end - start), 0, 1.3)
+
     age = p["age"] + p["years_ahead"]
-    worn = np.clip((age - 14) / 50, 0, 1.3)
+    worn = since(14, 64)
     man = p["gender"] == "M"
     smile, raised = p["smile"], np.maximum(p["brow_raise"], 0)
     return SimpleNamespace(
-        forehead=p["forehead"] * (0.05 + 0.95 * _between(age, 18, 62)) * (1 + 0.6 * raised),
-        crow=p["crow"] * (0.95 * _between(age, 20, 62) + 0.16 * smile),
-        fold=p["fold"] * (0.10 + 0.90 * _between(age, 16, 62)) * (1 + 0.45 * smile),
-        bag=p["bag"] * (0.06 + 0.94 * _between(age, 18, 64)),
-        frown=p["frown"] * _between(age, 22, 64) * (1 - 0.5 * raised),
-        marionette=p["marionette"] * _between(age, 24, 66) * (1 - 0.4 * smile),
-        lips=_between(age, 30, 75),
+        forehead=p["forehead"] * (0.05 + 0.95 * since(18, 62)) * (1 + 0.6 * raised),
+        crow=p["crow"] * (0.95 * since(20, 62) + 0.16 * smile),
+        fold=p["fold"] * (0.10 + 0.90 * since(16, 62)) * (1 + 0.45 * smile),
+        bag=p["bag"] * (0.06 + 0.94 * since(18, 64)),
+        frown=p["frown"] * since(22, 64) * (1 - 0.5 * raised),
+        marionette=p["marionette"] * since(24, 66) * (1 - 0.4 * smile),
+        lips=since(30, 75),
         roughness=p["roughness"] * (0.08 + 1.15 * worn - 0.35 * worn * worn),
-        coarseness=_between(age, 20, 75),
-        spots=p["spots"] * _between(age, 25, 72),
-        sag=p["sag"] * _between(age, 28, 75),
+        coarseness=since(20, 75),
+        spots=p["spots"] * since(25, 72),
+        sag=p["sag"] * since(28, 75),
         grey=np.clip((age - p["grey_onset"]) / 32, 0, 0.9),
-        recession=p["recession"] * np.where(man, 1.0, 0.15) * _between(age, 22, 70),
-        beard=p["beard"] * np.where(man, 0.6 + 0.4 * np.minimum(_between(age, 15, 22), 1), 0.0),
+        recession=p["recession"] * np.where(man, 1.0, 0.15) * since(22, 70),
+        beard=p["beard"] * np.where(man, 0.6 + 0.4 * np.minimum(since(15, 22), 1), 0.0),
     )

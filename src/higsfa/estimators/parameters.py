@@ -1,0 +1,181 @@
+"""What docstrings say of the parameters of estimators and of `fit`, each said once."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+PARAMETERS = r"""
+n_components : int, optional
+    Number of features; all of them by default.
+layers : list of Layer, optional
+    The layers, bottom up; by default a pyramid for the shape of the input (see :func:`higsfa.presets.pyramid`).
+graph : recipe or str, default="auto"
+    How labels become similarities: a recipe of :mod:`higsfa.graphs` or one of "clustered", "serial", "mixed",
+    "window", "sequence", "label", "code". "auto" is clustered for discrete labels and serial for continuous ones.
+expansion : str, Expansion or callable, default="identity"
+    Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
+    :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.
+lag : int, default=1
+    Number of time steps between the samples that are compared.
+delta_threshold : float, default=1.96
+    Features with a smaller Delta form the slow part; noise has Delta 2. Negative: no slow part, which is PCA.
+    4 or more: slow features only.
+n_slow : int, optional
+    Number of slow features, instead of `delta_threshold`.
+scaling : {"sensitivity", "qr"}, default="sensitivity"
+    How slow features get amplitudes that match the reconstructive ones: by the norm of their column of M, without
+    mixing them, or by the QR decomposition of M.
+min_scale : float, default=1e-3
+    Lower bound on the scales, relative to the largest amplitude.
+weighted : bool, default=False
+    Whether regression and PCA use the vertex weights of the graph as well.
+shrinkage : float, default=0.0
+    Against overfitting: solve as if white noise with this fraction of its variance were added to every expanded
+    variable. Features are sorted by Delta with that noise, so their own Delta values need not ascend.
+clip_range : bool, default=True
+    Clip inputs to their range in the training data before a nonlinear expansion, so that unseen data cannot blow up
+    (in a network, from layer to layer). It changes nothing on the training data.
+center : array-like of shape (n_features,), optional
+    What to subtract from the input before the expansion; the mean by default. If given, `partial_fit` also works
+    with nonlinear expansions.
+input_shape : tuple of int, optional
+    Shape of a sample: (length,), (height, width) or (depth, height, width), followed by the number of channels if
+    there are several. Taken from X by default; flat X without it is a one-dimensional signal.
+n_jobs : int, optional
+    Number of threads; -1 for all cores. The result is the same, to the bit.
+memory_limit : int or str, optional
+    Memory for what is kept between passes, such as "2 GiB"; half of the available memory by default. With less,
+    features go to disk instead (see `spill`). The result is the same.
+spill : str, path or False, optional
+    Folder for features that do not fit into memory; the system's temporary folder by default, if it is on a disk.
+    False: write nothing, and compute such features again in every pass.
+engine : {"threads", "dask"}, default="threads"
+    Where passes run: on threads of this process, or on the workers of the active `distributed.Client` (without one, of
+    a cluster of `n_jobs` processes on this machine). The result is the same, to the bit.
+verbose : int, default=0
+    1 shows a progress bar.
+"""
+LABELS = """
+y : array-like of shape (n_samples,) or (n_samples, n_labels), DataFrame or dict of arrays, optional
+    Labels. Missing values take a sample out of the graph of that label only."""
+NO_LABELS = "\ny : ignored"
+FIT = """
+X : array-like of shape (n_samples, n_features), source, zarr or dask array
+    Samples; for networks also of shape (n_samples, *input_shape).
+graph : recipe, TrainingGraph or str, optional
+    Used instead of the parameter `graph`.
+sample_weight : array-like of shape (n_samples,), optional
+    Weight w counts a sample w times.
+groups : array-like of shape (n_samples,), optional
+    The recording of each sample, for graphs in time order. No transition is made from one recording to the next.
+forgetting : float, default=1.0
+    What samples before this batch count from now on, for streams that drift; 1 forgets nothing.
+checkpoint : path, optional
+    Folder for finished layers. An interrupted fit of the same data, labels and settings continues from there, to the
+    same bits.
+"""
+NODE = r"""
+Attributes
+----------
+delta_values_ : array
+    Delta values, slowest first.
+n_slow_ : int
+    Number of slow features; they are the first columns of the output.
+n_components_ : int
+    Number of features.
+rank_ : int
+    Rank of the covariance of the expanded data.
+mean_ : array of shape (n_features,)
+    What is subtracted from the input.
+statistics_ : Statistics
+    The sums behind the fit. They add: ``a.statistics_ + b.statistics_``; see `fit_from_statistics`.
+n_features_in_ : int
+    Number of inputs.
+"""
+NETWORK = r"""
+Attributes
+----------
+layers_ : list
+    The trained layers: `delta_values`, `n_slow` and `rank` of every node, and the nodes themselves.
+n_components_ : int
+    Number of features.
+n_slow_ : int or None
+    Size of the slow part of the top node, if there is one top node.
+delta_values_ : array or None
+    Delta values of the slow features of the top node.
+input_shape_ : tuple of int
+    Shape of a sample.
+
+{igsfa_paper}
+"""
+SHARED = {
+    "preserving": r"""
+The features have two parts. The slow part :math:`s'` holds the slow features with :math:`\Delta` below
+`delta_threshold`. They predict the input, :math:`x' \approx M s' + b`, and the reconstructive part holds the first
+principal components of what is left, :math:`u = x' - M s' - b`. Slow features are scaled to
+:math:`y' = \Lambda s'` (or :math:`R s'`), so that a change of a feature changes the reconstruction by as much.
+`inverse_transform` rebuilds the input: :math:`\tilde x = M \Lambda^{-1} y' + b + W^T h + \bar x`.
+The paper writes a lower-case i; independent SFA is another method.
+""",
+    "hierarchy": """
+Each node sees a small receptive field of the layer below, so the cost is linear in the size of the input and in the
+number of samples. Training is closed form, with one pass per layer plus one over the raw input.
+""",
+    "igsfa_paper": """
+References
+----------
+Escalante-B., A. N. and Wiskott, L. (2020). Improved graph-based SFA: information preservation complements the
+slowness principle. Machine Learning 109, 999-1037.
+""",
+    "digits": """
+Examples
+--------
+>>> from sklearn.datasets import load_digits
+>>> from higsfa import {name}, Layer
+>>> images, digit = load_digits(return_X_y=True)
+>>> layers = [Layer(field=(4, 4), stride=(2, 2), n_components=8), Layer(field=(3, 3), n_components=12)]
+>>> net = {name}(layers, input_shape=(8, 8)).fit(images, digit)
+>>> net.transform(images).shape
+(1797, 12)
+>>> net.layers_[0].shape
+(3, 3)
+""",
+    "toy": """
+Examples
+--------
+>>> import numpy as np
+>>> from higsfa import {name}, Layer
+>>> from higsfa.datasets import make_toy
+>>> X, signals = make_toy(4000)
+>>> options = {"n_slow": 1, "expansion": "identity | quadratic"}
+>>> net = {name}([Layer(2, n_components={width}, **options), Layer(2, n_components=1, **options)])
+>>> found = net.fit_transform(X)[:, 0]
+>>> bool(abs(np.corrcoef(found, signals["s1"])[0, 1]) > 0.99)
+""",
+}
+T = TypeVar("T", bound=Any)
+
+
+def _fill(thing: T, described: str, end: str, values: dict[str, Any]) -> T:
+    """Fill in a docstring: {parameters}, in the order of the signature, and the texts of SHARED."""
+    texts = {entry.split(" :")[0]: entry for entry in re.split(r"\n(?=\w)", described.strip())}
+    own = "\n".join(texts[name] for name in inspect.signature(thing).parameters if name != "self")
+    doc = inspect.cleandoc(thing.__doc__ or "")
+    tables = f"Parameters\n----------\n{own}\n\n{end.strip()}"
+    for name, text in {"parameters": tables, **SHARED, "name": thing.__name__, **values}.items():
+        doc = doc.replace(f"{{{name}}}", str(text).strip())
+    thing.__doc__ = doc
+    return thing
+
+
+def documented(attributes: str, **values: Any) -> Callable[[T], T]:
+    """Class decorator: fill in the docstring of an estimator, with values for the texts of SHARED."""
+    return lambda estimator: _fill(estimator, PARAMETERS, attributes, values)
+
+
+def fit_documented(y: str) -> Callable[[T], T]:
+    """Decorator of `fit` and `partial_fit`, given what to say about y: fill in the docstring."""
+    return lambda method: _fill(method, FIT.rstrip() + y, "Returns\n-------\nself", {})

@@ -1,0 +1,214 @@
+"""Batch by batch: the same as one fit, whatever the batches; samples that are taken out; streams that drift."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from higsfa import GSFA, IGSFA, ISFA, SFA
+from higsfa.estimators import stream
+from higsfa.graphs import ClusteredGraph, CodeGraph, LabelGraph, SerialGraph, UniformGraph
+
+rng = np.random.default_rng(0)
+N = 400
+X = rng.standard_normal((N, 6)) @ rng.standard_normal((6, 6)) + 2
+AGE = np.clip(45 + 6 * X[:, 0] + 4 * rng.standard_normal(N), 1, 99)
+HEIGHT = np.where(rng.random(N) < 0.3, np.nan, 170 + 3 * X[:, 1])
+KIND = rng.integers(0, 6, N)
+W = rng.uniform(0.2, 2, N)
+LABELS = {"age": AGE, "height": HEIGHT, "kind": KIND}
+CENTER = tuple(X.mean(axis=0) + 0.1)
+TWO = LabelGraph("age", 4, (0, 100)) + 0.7 * LabelGraph("height", 2, (120, 220)) + 0.2 * UniformGraph()
+CASES = {
+    "label": (GSFA, {"graph": LabelGraph("age", label_range=(0, 100))}),
+    "two labels": (IGSFA, {"graph": TWO, "n_components": 4, "n_slow": 2}),
+    "expanded": (
+        GSFA,
+        {"graph": LabelGraph("age", 3, (0, 100)), "expansion": "identity | quadratic[:3]", "center": CENTER},
+    ),
+    "code": (GSFA, {"graph": CodeGraph("kind")}),
+    "clustered": (GSFA, {"graph": ClusteredGraph("kind")}),
+    "clustered with loops": (GSFA, {"graph": ClusteredGraph("kind", self_loops=True)}),
+}
+
+
+def some(rows):
+    return {name: values[rows] for name, values in LABELS.items()}
+
+
+def assert_same(one, other, atol=1e-10):
+    np.testing.assert_allclose(one.delta_values_, other.delta_values_, atol=atol)
+    np.testing.assert_allclose(one.transform(X), other.transform(X), atol=1e3 * atol)
+
+
+@pytest.mark.parametrize("cuts", [[1], [200], [3, 4, 50, 51, 333], list(range(7, N, 7))])
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_any_batches_in_any_order_are_one_fit(name, cuts, weighted, monkeypatch):
+    monkeypatch.setattr(stream, "MAX_ROWS", 64)
+    kind, params = CASES[name]
+    parts = np.split(np.random.default_rng(1).permutation(N), cuts)
+    model = kind(**params)
+    for rows in parts:
+        model.partial_fit(X[rows], some(rows), W[rows] if weighted else None)
+    assert_same(model, kind(**params).fit(X, LABELS, sample_weight=W if weighted else None))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_statistics_of_parts_add_in_any_tree_and_subtract(name):
+    kind, params = CASES[name]
+    whole = kind(**params).fit(X, LABELS).statistics_
+    a, b, c, d = (
+        kind(**params).fit(X[rows], some(rows)).statistics_ for rows in np.split(np.arange(N), [90, 120, 300])
+    )
+    for total in ((a + b) + (c + d), ((d + c) + b) + a, a + b + c + d):
+        assert_same(kind(**params).fit_from_statistics(total), kind(**params).fit_from_statistics(whole))
+    rows = np.r_[0:90, 300:N]
+    less, left = kind(**params).fit_from_statistics(whole - b - c), kind(**params).fit(X[rows], some(rows))
+    np.testing.assert_allclose(less.delta_values_, left.delta_values_, atol=1e-9)
+    if name != "expanded":  # inputs are clipped to the range that they had before
+        assert_same(less, left, 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("name", [name for name in CASES if name != "expanded"])
+def test_what_is_unlearned_was_never_there(name, seed):
+    kind, params = CASES[name]
+    local = np.random.default_rng(seed)
+    gone = local.random(N) < local.uniform(0.05, 0.8)
+    weights = W if seed % 2 else None
+    model = kind(**params).fit(X, LABELS, sample_weight=weights)
+    model.unlearn(X[gone], some(gone), None if weights is None else weights[gone])
+    assert_same(
+        model, kind(**params).fit(X[~gone], some(~gone), sample_weight=None if weights is None else W[~gone]), 1e-9
+    )
+
+
+@pytest.mark.parametrize("kind", [SFA, ISFA])
+def test_recordings_are_unlearned_as_a_whole(kind):
+    groups = np.repeat(np.arange(5), 80)
+    model = kind(lag=2).fit(X, groups=groups)
+    kept = groups != 3
+    model.unlearn(X[~kept])
+    assert_same(model, kind(lag=2).fit(X[kept], groups=groups[kept]), 1e-9)
+
+
+def test_the_range_of_the_inputs_stays_when_samples_are_unlearned():
+    params = {"graph": LabelGraph("age", 3, (0, 100)), "expansion": "identity | quadratic", "center": CENTER}
+    model = GSFA(**params).fit(X, LABELS)
+    before = model._node.frontend.high
+    model.unlearn(X[:300], some(slice(300)))
+    np.testing.assert_array_equal(model._node.frontend.high, before)
+
+
+def test_samples_that_were_not_in_are_refused():
+    model = GSFA(graph=CodeGraph("kind")).fit(X[:50], some(slice(50)))
+    for rows in (slice(100, 300), slice(0, 60)):
+        with pytest.raises(ValueError, match="were not all in"):
+            model.unlearn(X[rows], some(rows))
+    with pytest.raises(ValueError, match="were not all in"):
+        model.unlearn(100 * X[:5], some(slice(5)))
+    model.unlearn(X[:10], some(slice(10)))
+
+
+def test_nothing_is_solved_before_features_are_asked_for(monkeypatch):
+    solved = []
+    monkeypatch.setattr(GSFA, "_solve", lambda self, X=None, own=GSFA._solve: solved.append(1) or own(self, X))
+    model = GSFA(graph=CodeGraph("kind"))
+    for lo in range(0, N, 20):
+        model.partial_fit(X[lo : lo + 20], some(slice(lo, lo + 20)))
+    assert not solved
+    model.transform(X)
+    model.transform(X)
+    assert model.delta_values_.shape == (6,)
+    assert len(solved) == 1
+
+
+def test_batches_are_copied():
+    batch, labels = X[:100].copy(), AGE[:100].copy()
+    model = GSFA(graph=LabelGraph(label_range=(0, 100))).partial_fit(X[100:], AGE[100:]).partial_fit(batch, labels)
+    batch[...], labels[...] = 0, 1
+    assert_same(model, GSFA(graph=LabelGraph(label_range=(0, 100))).fit(X, AGE))
+
+
+def test_old_samples_are_forgotten_exponentially():
+    graph = LabelGraph(label_range=(0, 100))
+    model = GSFA(graph=graph)
+    parts = np.split(np.arange(N), 4)
+    for rows in parts:
+        model.partial_fit(X[rows], AGE[rows], forgetting=0.5)
+    assert_same(model, GSFA(graph=graph).fit(X, AGE, sample_weight=np.repeat([0.125, 0.25, 0.5, 1.0], N // 4)))
+    recordings = (
+        SFA().partial_fit(X[:200], groups=np.zeros(200)).partial_fit(X[200:], groups=np.ones(200), forgetting=0.5)
+    )
+    a, b = SFA().fit(X[:200]).statistics_, SFA().fit(X[200:]).statistics_
+    assert_same(recordings, SFA().fit_from_statistics(a.scaled(0.5) + b))
+    with pytest.raises(ValueError, match="self_loops=True"):
+        GSFA(graph="clustered").partial_fit(X, KIND, forgetting=0.5)
+    for wrong in (0.0, 1.5, -1.0):
+        with pytest.raises(ValueError, match="forgetting must be above 0"):
+            GSFA(graph="code").partial_fit(X, KIND, forgetting=wrong)
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        (GSFA(), "LabelGraph"),
+        (GSFA(graph="serial"), "LabelGraph"),
+        (GSFA(graph="label"), "label_range"),
+        (GSFA(graph=SerialGraph() + LabelGraph(label_range=(0, 1))), "depends on all labels"),
+        (GSFA(graph="clustered", expansion="quadratic"), "center="),
+        (SFA(expansion="quadratic"), "center="),
+    ],
+)
+@pytest.mark.parametrize("method", ["partial_fit", "unlearn"])
+def test_where_it_is_not_exact_the_message_says_what_to_change(model, hint, method):
+    assert not hasattr(model, method)
+    with pytest.raises(AttributeError, match=hint):
+        getattr(model, method)
+
+
+def test_labels_outside_the_range_and_samples_that_are_no_numbers_are_refused_at_once():
+    model = GSFA(graph=LabelGraph(label_range=(0, 100))).partial_fit(X[:50], AGE[:50])
+    before = model.partial_fit(X[50:60], AGE[50:60]).transform(X)
+    with pytest.raises(ValueError, match="outside label_range"):
+        model.partial_fit(X[60:70], AGE[60:70] + 100)
+    spoiled = X[60:70].copy()
+    spoiled[3, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(spoiled, AGE[60:70])
+    with pytest.raises(ValueError, match="6 features"):
+        model.partial_fit(X[:, :5], AGE)
+    np.testing.assert_array_equal(model.transform(X), before)
+
+
+def test_before_there_is_a_graph_there_are_sums_but_no_features():
+    model = GSFA(graph="clustered").partial_fit(X[:5], np.zeros(5))
+    assert model.statistics_.sums.weights.sum() == 5
+    with pytest.raises(ValueError, match="two classes"):
+        model.transform(X)
+    with pytest.raises(NotFittedError):
+        GSFA(graph="clustered").transform(X)
+    model.partial_fit(X[5:20], np.arange(15) % 2)
+    assert model.transform(X).shape == (N, 6)
+
+
+def test_frames_arrays_and_dicts_of_labels_may_follow_each_other():
+    graph = LabelGraph("age", label_range=(0, 100))
+    model = GSFA(graph=graph).partial_fit(X[:100], pd.DataFrame(some(slice(100))))
+    model.partial_fit(X[100:], some(slice(100, N)))
+    assert_same(model, GSFA(graph=graph).fit(X, LABELS))
+    only = GSFA(graph=LabelGraph(label_range=(0, 100))).partial_fit(X[:100], pd.DataFrame({"age": AGE[:100]}))
+    assert_same(only.partial_fit(X[100:], pd.DataFrame({"age": AGE[100:]})), model)
+
+
+def test_copies_and_pickles_go_on_where_they_are():
+    model = GSFA(graph=LabelGraph(label_range=(0, 100))).partial_fit(X[:50], AGE[:50]).partial_fit(X[50:90], AGE[50:90])
+    other = pickle.loads(pickle.dumps(model)).partial_fit(X[90:], AGE[90:])
+    assert_same(other, GSFA(graph=LabelGraph(label_range=(0, 100))).fit(X, AGE))
+    assert not hasattr(clone(model), "statistics_")
