@@ -151,11 +151,11 @@ class LabelledEstimator(StreamEstimator):
         for part in recipe.graphs if isinstance(recipe, GraphSum) else [recipe]:
             if not isinstance(part, UniformGraph):
                 labels[part.label] = np.array(pick_label(y, part.label, len(X)))
+            if isinstance(part, LabelGraph):
+                part.check(labels[part.label], w)
         names = label_names(y)
         if list(labels) == [None] and np.ndim(y) != 1 and len(names) == 1:
             labels = {names[0]: labels[None]}
-        if isinstance(recipe, LabelGraph | GraphSum):
-            recipe.build(labels if list(labels) != [None] else labels[None], sample_weight=w, n_samples=len(X))
         return {"X": X, "w": w, **{f"label {name!r}": values for name, values in labels.items()}, "names": list(labels)}
 
     def _sum_batches(self, batches: tuple[dict[str, Any], ...]) -> Statistics:

@@ -58,10 +58,12 @@ class StreamEstimator(NodeEstimator):
 
     def _check_batch(self, X: Any) -> Any:
         """Samples of a batch, as an array of our own, or as a source where they are read piece by piece."""
-        source = check_data(self, X, reset=not hasattr(self, "n_features_in_"))
+        is_first = not hasattr(self, "n_features_in_")
+        source = check_data(self, X, reset=is_first)
         if not isinstance(source, ArraySource):
             return source
-        assert_finite(self, source.X)
+        if is_first:  # later ones were looked at
+            assert_finite(self, source.X)
         return np.array(source.X, order="C")
 
     def _take_in(self, batch: dict[str, Any], forgetting: float) -> None:

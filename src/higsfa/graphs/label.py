@@ -56,9 +56,8 @@ class LabelGraph(GraphRecipe):
     def settled(self, y: Any, w: np.ndarray) -> LabelGraph:
         if self.label_range is not None:
             return self
-        values = numeric(pick_label(y, self.label, len(w)), "LabelGraph")
-        found = self._range(values[~np.isnan(values) & (w > 0)], _name("label", self.label))
-        return LabelGraph(self.label, self.n_harmonics, found, self.deltas)
+        _, _, *found = self.check(pick_label(y, self.label, len(w)), w)
+        return LabelGraph(self.label, self.n_harmonics, tuple(found), self.deltas)
 
     def makes(self, origin: Origin) -> bool:
         if self.label_range is not None:
@@ -66,12 +65,16 @@ class LabelGraph(GraphRecipe):
         any_range = Origin(tuple((factor, _RANGE.sub("None", name), label) for factor, name, label in origin.terms))
         return super().makes(any_range)
 
+    def check(self, values: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, float, float]:
+        """Labels as numbers, which of them are present, and their range; an error if they do not fit the recipe."""
+        values = numeric(values, "LabelGraph")
+        present = ~np.isnan(values) & (w > 0)
+        return values, present, *self._range(values[present], _name("label", self.label))
+
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         _check_count("n_harmonics", self.n_harmonics, 0)
         name = _name("label", self.label)
-        values = numeric(pick_label(y, self.label, n), "LabelGraph")
-        present = ~np.isnan(values) & (w > 0)
-        low, high = self._range(values[present], name)
+        values, present, low, high = self.check(pick_label(y, self.label, n), w)
         u = (np.where(present, values, low) - low) / (high - low)
         harmonics = np.cos(np.pi * u[:, None] * np.arange(1, self.n_harmonics + 1))
         functions = np.column_stack([np.ones(n), 2.0 * u - 1.0, harmonics])

@@ -230,7 +230,7 @@ def _assemble(
 ) -> Node:
     """Write slow and reconstructive parts as affine maps, relative to the shift first."""
     n, inputs, B, M = frontend.n_expanded, frontend.layout.input_rows, slow.B[:, :J], fit.M
-    A, decode_slow = np.eye(J), M
+    A, decode_slow = np.eye(M.shape[1]), M
     if options.preserve:
         A = scales(M, float(np.sqrt(np.max(fit.variances, initial=0.0))), options)
         decode_slow = M @ _inverted(A)
