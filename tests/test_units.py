@@ -90,7 +90,7 @@ def test_batches_of_any_unit_add_up(scale):
 
 
 def _chosen(data, expansion="identity | quadratic"):
-    return working_dtype(as_source(data), [parse_expansion(expansion)])
+    return working_dtype(as_source(data), [parse_expansion(expansion)])[0]
 
 
 def test_single_precision_is_left_only_where_it_must_be():
@@ -119,7 +119,7 @@ def test_of_lazy_data_only_the_first_samples_are_looked_at():
         read.append(len(batch))
         return batch * np.float32(1e-20)
 
-    assert working_dtype(sources.map(X, noted), [parse_expansion("identity")]) == np.float64
+    assert working_dtype(sources.map(X, noted), [parse_expansion("identity")])[0] == np.float64
     assert sum(read) <= 65  # one to know the type
 
 

@@ -14,6 +14,11 @@ from sklearn.utils import check_random_state
 from higsfa.core.graph.labels import encode_classes, label_names, missing, numeric, pick_label
 from higsfa.evaluation.metrics import mean_and_standard_error
 
+__all__ = [
+    *("PAPER_SIZES", "BinaryRace", "MeanOverRuns", "Split", "ThreeSets", "binary_race", "cross_database"),
+    *("leave_persons_out", "random_splits", "s1_s2_s3", "summarise"),
+]
+
 Ints = NDArray[np.intp]
 
 PAPER_SIZES = {"MB": 3980, "MW": 3980, "FB": 1285, "FW": 1285}
