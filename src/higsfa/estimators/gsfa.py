@@ -85,7 +85,7 @@ class LabelledEstimator(StreamEstimator):
             codes, classes = _classes(y, recipe, len(X))
             if len(classes) <= MAX_CLASS_CHANNELS:
                 return gather_classes(self._data(X, w), codes, classes, w, origin, _rule(recipe))
-        if _is_label_sum(recipe):
+        if recipe.is_low_rank:
             unit = unit_of(w)
             graph = recipe.build(y, sample_weight=w / unit, n_samples=len(X))
             return gather_labels(self._data(X, w), graph, unit, origin)
@@ -136,7 +136,7 @@ class LabelledEstimator(StreamEstimator):
         parts = recipe.graphs if isinstance(recipe, GraphSum) else [recipe]
         if any(isinstance(part, LabelGraph) and part.label_range is None for part in parts):
             return "a LabelGraph needs to know all labels there may be: give it label_range=(low, high)"
-        if not (isinstance(recipe, ClusteredGraph | CodeGraph) or _is_label_sum(recipe)):
+        if not (isinstance(recipe, ClusteredGraph | CodeGraph) or recipe.is_low_rank):
             return (
                 f"graph={self.graph!r} depends on all labels at once; batches add up for numbers with "
                 "graph=LabelGraph(label_range=(low, high)) and for classes with graph='clustered' or 'code'"
@@ -166,12 +166,6 @@ class LabelledEstimator(StreamEstimator):
 
     def _accepts(self, origin: Origin) -> bool:
         return origin == BUILT_BEFOREHAND or as_recipe(self.graph).makes(origin)
-
-
-def _is_label_sum(recipe: GraphRecipe) -> bool:
-    """Whether all edges are of low rank, so that sums add."""
-    parts = recipe.graphs if isinstance(recipe, GraphSum) else [recipe]
-    return all(isinstance(part, LabelGraph | UniformGraph) for part in parts)
 
 
 def _rule(recipe: ClusteredGraph | CodeGraph) -> ClassRule:

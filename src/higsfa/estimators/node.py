@@ -42,6 +42,7 @@ class NodeEstimator(Extractor):
     _preserve = False
     _statistics: Statistics | None = None
     _solved: Node | None = None
+    _pending: tuple[dict[str, Any], ...] = ()  # batches whose sums have not been taken yet
 
     _parameter_constraints: dict[str, Any] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -107,7 +108,7 @@ class NodeEstimator(Extractor):
 
     def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
         """Take these sums for those of all samples, and solve."""
-        self._statistics = statistics
+        self._statistics, self._pending = statistics, ()
         self._solved = self._solve(X)
 
     def _solve(self, X: Source | None = None) -> Node:

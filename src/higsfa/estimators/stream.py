@@ -12,7 +12,7 @@ from higsfa.core.expansion.expansion import as_expansion
 from higsfa.estimators.node import NodeEstimator
 from higsfa.estimators.validation import assert_finite, check_data
 from higsfa.training.sources import Array as ArraySource
-from higsfa.training.sources import Source, as_source
+from higsfa.training.sources import as_source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
 
 MAX_ROWS, MAX_VALUES = 8192, 2**22
@@ -37,14 +37,8 @@ class exact:
 class StreamEstimator(NodeEstimator):
     """What estimators share that are fitted batch by batch."""
 
-    _pending: tuple[dict[str, Any], ...] = ()
-    """Batches whose sums have not been taken yet."""
     _known_kind: Any = None
     """Of the batches so far."""
-
-    def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
-        self._pending = ()
-        super()._adopt(statistics, X)
 
     def _why_inexact(self) -> str:
         """Why batches do not add up to a fit of all samples; empty if they do."""

@@ -47,6 +47,8 @@ class LabelGraph(GraphRecipe):
     [0.5, 1.0, 1.5]
     """
 
+    is_low_rank = True
+
     def __init__(self, label: Any = None, n_harmonics: int = 9, label_range: Any = None, deltas: Any = None) -> None:
         self.label = label
         self.n_harmonics = n_harmonics
@@ -150,6 +152,8 @@ class UniformGraph(GraphRecipe):
     Added to a graph of labels, ``SerialGraph() + 0.1 * UniformGraph()``, it lets samples without labels count in the
     covariance, and makes features that vary with noise less attractive: semi-supervised learning.
     """
+
+    is_low_rank = True
 
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         return build.low_rank(np.ones((n, 1)), np.zeros(1), w > 0, w, name="uniform")

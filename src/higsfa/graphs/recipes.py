@@ -19,6 +19,9 @@ from higsfa.training.statistics import Origin
 class GraphRecipe(BaseEstimator):
     """Base of all recipes: ``build``, ``+`` and ``*``."""
 
+    is_low_rank = False
+    """Whether all edges are of low rank, so that sums of any batches add."""
+
     def build(
         self, y: Any = None, *, sample_weight: Any = None, groups: Any = None, n_samples: int | None = None
     ) -> TrainingGraph:
@@ -108,6 +111,10 @@ class GraphSum(GraphRecipe):
         if len(weights) != len(self.graphs):
             raise ValueError(f"weights: {len(weights)} given for {len(self.graphs)} graphs")
         return weights
+
+    @property
+    def is_low_rank(self) -> bool:  # type: ignore[override]
+        return all(graph.is_low_rank for graph in self.graphs)
 
     def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
         return GraphSum([graph.settled(y, w) for graph in self.graphs], self.weights)

@@ -41,7 +41,7 @@ def label_names(y: Any) -> list[Any]:
 
 def pick_label(y: Any, name: Any, n_samples: int | None = None) -> NDArray[Any]:
     """One label as a 1-D array, of `n_samples` values if given; with name None the only label there is."""
-    column = _column(y, name)
+    column = y if name is None and isinstance(y, np.ndarray) and y.ndim == 1 else _column(y, name)
     dtype = getattr(column, "dtype", None)
     extension = dtype is not None and not isinstance(dtype, np.dtype)  # of pandas
     column = np.asarray(column, dtype=object) if extension else np.asarray(column)
