@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 
-from higsfa import GSFA, IGSFA, ISFA, SFA
+from higsfa import GSFA, IGSFA, ISFA, SFA, HiGSFA, Layer, load, save
 from higsfa.estimators import stream
 from higsfa.graphs import ClusteredGraph, CodeGraph, LabelGraph, SerialGraph, UniformGraph
+from model_files import edited, refused
 
 rng = np.random.default_rng(0)
 N = 400
@@ -212,3 +214,99 @@ def test_copies_and_pickles_go_on_where_they_are():
     other = pickle.loads(pickle.dumps(model)).partial_fit(X[90:], AGE[90:])
     assert_same(other, GSFA(graph=LabelGraph(label_range=(0, 100))).fit(X, AGE))
     assert not hasattr(clone(model), "statistics_")
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*CASES, "recordings"])
+def test_a_stream_goes_on_from_a_file(name, tmp_path):
+    if name == "recordings":
+        model, again = SFA(lag=2).fit(X[:200]), SFA(lag=2)
+        whole = SFA(lag=2).fit(X, groups=np.repeat([0, 1], 200))
+        rest = (X[200:],)
+    else:
+        kind, params = CASES[name]
+        model, again, whole = (
+            kind(**params).fit(X[:200], some(slice(200))),
+            kind(**params),
+            kind(**params).fit(X, LABELS),
+        )
+        rest = X[200:], some(slice(200, N))
+    save(model.statistics_, tmp_path / "sums.higsfa")
+    found = load(tmp_path / "sums.higsfa")
+    assert type(found) is type(model.statistics_)
+    assert found.origin == model.statistics_.origin
+    for one in ("weights", "first", "second", "low", "high"):
+        np.testing.assert_array_equal(getattr(found.sums, one), getattr(model.statistics_.sums, one))
+    assert_same(again.fit_from_statistics(found).partial_fit(*rest), whole)
+
+
+def test_statistics_of_a_whole_graph_are_not_saved(tmp_path):
+    with pytest.raises(TypeError, match="cannot be saved"):
+        save(GSFA(graph="serial").fit(X, AGE).statistics_, tmp_path / "sums.higsfa")
+
+
+@pytest.mark.parametrize("name", ["two labels", "code", "clustered"])
+def test_models_with_these_graphs_are_saved_too(name, tmp_path):
+    kind, params = CASES[name]
+    model = kind(**params).fit(X, LABELS)
+    save(model, tmp_path / "model.higsfa")
+    found = load(tmp_path / "model.higsfa")
+    np.testing.assert_array_equal(found.transform(X), model.transform(X))
+    assert found.graph.origin(None) == model.graph.origin(None)
+
+
+WRONG = {
+    "n_channels": [0, 3, 10**6],
+    "n_inputs": [5, 7, 2**30],
+    "expansion": ["quadratic", "identity | identity", "nonsense", "polynomial8"],
+    "precision": [0.0, 1.0, -1.0],
+    "n_graphs": [1, 2, 100],
+    "classes": [[0, 1]],
+    "rule": [{"self_loops": True, "codes": False, "n_features": None}],
+    "origin": [[], [[1.0, "LabelGraph()"]], [["x", "LabelGraph()", None]]],
+    "kind": ["ClassStatistics", "SequenceStatistics", "GSFA"],
+}
+
+
+@pytest.mark.parametrize("key", WRONG)
+def test_headers_that_do_not_fit_the_sums_are_refused(key, tmp_path):
+    path = tmp_path / "sums.higsfa"
+    save(GSFA(graph=TWO).fit(X, LABELS).statistics_, path)
+    data = path.read_bytes()
+    for value in WRONG[key]:
+        refused(edited(data, key, value), path)
+
+
+# --- score -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_score_is_the_slowness_of_decorrelated_features():
+    train, test = slice(0, 300), slice(300, N)
+    model = IGSFA(4, graph=SerialGraph(n_groups=8), n_slow=2).fit(X[train], AGE[train])
+    Y, graph = model.transform(X[test]), SerialGraph(n_groups=8).build(AGE[test])
+    v = graph.vertex_weights
+    Z = (Y - v @ Y / v.sum()) * np.sqrt(v / v.sum())[:, None]
+    Q = np.linalg.qr(Z)[0] / np.sqrt(v / v.sum())[:, None]
+    expected = np.sum(np.maximum(0, 1 - graph.delta(Q) / 2))
+    assert model.score(X[test], AGE[test]) == pytest.approx(expected, abs=1e-10)
+
+
+def test_features_that_repeat_others_and_noise_add_nothing_to_the_score():
+    graph = SerialGraph(n_groups=8).build(AGE)
+    one = graph.slowness(AGE)
+    assert graph.slowness(np.column_stack([AGE, 3 - 2 * AGE, AGE])) == pytest.approx(one)
+    assert graph.slowness(np.column_stack([AGE, np.ones(N)])) == pytest.approx(one)
+
+
+@pytest.mark.parametrize("model", [SFA(), ISFA(n_slow=1)])
+def test_scores_serve_a_grid_search(model):
+    series = np.cumsum(rng.standard_normal((600, 4)), axis=0)
+    search = GridSearchCV(model, {"n_components": [1, 3]}, cv=3).fit(series)
+    assert search.best_params_ == {"n_components": 3}
+
+
+def test_networks_have_scores():
+    net = HiGSFA([Layer(3, n_components=2), Layer(2, n_components=3)], graph=SerialGraph(n_groups=8)).fit(X, AGE)
+    assert 0 < net.score(X, AGE) < 3

@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from higsfa.core.expansion.expansion import Expansion
 from higsfa.core.sums.accumulate import PILOT
+from higsfa.graphs import SequenceGraph, as_recipe
 from higsfa.training.sources import Array, MappedFile, Source, as_source, is_chunked
 
 LAZY_PILOT = 64
@@ -28,6 +29,30 @@ class Extractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
+
+    def score(self, X: Any, y: Any = None, *, sample_weight: Any = None, groups: Any = None) -> float:
+        """How slow the features of these samples are, on the graph of their labels or of time.
+
+        The sum of max(0, 1 - Delta / 2) over all features, which are decorrelated one after the other first. Noise
+        (Delta 2) adds nothing, nor does a feature that repeats others.
+
+        Parameters
+        ----------
+        X : samples, as in `transform`
+        y : labels, as in `fit`, optional
+        sample_weight : array-like of shape (n_samples,), optional
+        groups : array-like of shape (n_samples,), optional
+            The recording of each sample, for graphs in time order.
+
+        Returns
+        -------
+        float
+            From 0 to the number of features; more is better.
+        """
+        Y = np.asarray(self.transform(X))
+        recipe = as_recipe(self.graph) if hasattr(self, "graph") else SequenceGraph(self.lag)
+        graph = recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(Y))
+        return float(graph.slowness(Y))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

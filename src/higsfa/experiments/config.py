@@ -17,7 +17,17 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from higsfa import HiGSFA, LabelHead, Layer
-from higsfa.graphs import ClusteredGraph, GraphRecipe, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
+from higsfa.graphs import (
+    ClusteredGraph,
+    CodeGraph,
+    GraphRecipe,
+    LabelGraph,
+    MixedGraph,
+    SequenceGraph,
+    SerialGraph,
+    UniformGraph,
+    WindowGraph,
+)
 from higsfa.images import Distortion
 
 MAX_PIXELS = 2**34  # most pixels of synthetic faces, which are held in memory
@@ -29,6 +39,9 @@ RECIPES: dict[str, type[GraphRecipe]] = {
     "mixed": MixedGraph,
     "window": WindowGraph,
     "sequence": SequenceGraph,
+    "label": LabelGraph,
+    "code": CodeGraph,
+    "uniform": UniformGraph,
 }
 
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
@@ -222,13 +235,17 @@ class DistortionTable(Table):
     types={
         "n_groups": Annotated[int, Field(ge=2, le=100_000)],
         **dict.fromkeys(("half_width", "lag"), Annotated[int, Field(ge=1, le=100_000)]),
+        "n_harmonics": Annotated[int, Field(ge=0, le=1000)],
+        "n_features": Annotated[int, Field(ge=1, le=100_000)],
+        "label_range": Annotated[list[float], Field(min_length=2, max_length=2)],
+        "deltas": Annotated[list[Annotated[float, Field(ge=0, le=2)]], Field(max_length=1001)],
     },
     optional=True,
 )
 class GraphPart(Table):
     """One recipe of `higsfa.graphs`, with its parameters as keys."""
 
-    kind: Literal["serial", "clustered", "mixed", "window", "sequence"]
+    kind: Literal["serial", "clustered", "mixed", "window", "sequence", "label", "code", "uniform"]
     weight: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     label: Name | None = None
 

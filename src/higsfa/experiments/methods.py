@@ -75,7 +75,7 @@ def make_graph(config: Config, labels: list[Label]) -> GraphRecipe:
     for part in parts:
         if part.label is not None and part.label not in is_numeric:
             raise ExperimentError(f"[graph] parts: no label {part.label!r}; data.labels are {', '.join(is_numeric)}")
-        if part.kind in ("serial", "mixed", "window") and part.label and not is_numeric[part.label]:
+        if part.kind in ("serial", "mixed", "window", "label") and part.label and not is_numeric[part.label]:
             raise ExperimentError(
                 f"[graph] parts: a {part.kind} graph needs a numeric label and {part.label!r} is categorical; "
                 'use kind = "clustered"'

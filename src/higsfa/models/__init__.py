@@ -19,7 +19,8 @@ from sklearn.pipeline import Pipeline
 from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead
 from higsfa.io import container, open_regular, write_atomically
 from higsfa.io.container import Arrays, Few, ModelFileError, Record, Tensors, Text, refuse
-from higsfa.models import heads, networks
+from higsfa.models import heads, networks, statistics
+from higsfa.training.statistics import ClassStatistics, LabelStatistics, SequenceStatistics
 
 __all__ = ["ModelFileError", "load", "save"]
 
@@ -27,15 +28,17 @@ FORMAT, PROTOCOL = "higsfa-model", 1
 
 
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
-    """Save a fitted estimator, or a Pipeline of fitted estimators of this library.
+    """Save a fitted estimator, a Pipeline of fitted estimators of this library, or the `statistics_` of one.
 
     An existing file is replaced as a whole or not at all.
 
     Parameters
     ----------
-    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, LabelHead, or a Pipeline of those
-        Fitted. Saved are all constructor parameters and what `transform`, `inverse_transform` and `predict` need, but
-        not `statistics_`. Functions as expansions cannot be saved, nor a LabelHead with a `regressor`.
+    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, LabelHead, a Pipeline of those, or statistics_
+        Statistics are those that add (of SFA, of classes, of a LabelGraph): load them elsewhere, and go on with
+        `fit_from_statistics` and `partial_fit`. An estimator must be fitted. Saved are all constructor parameters and
+        what `transform`, `inverse_transform` and `predict` need, but not `statistics_`. Functions as expansions cannot
+        be saved, nor a LabelHead with a `regressor`.
     path : str or path
         Any name, such as ``age.higsfa``.
 
@@ -197,7 +200,12 @@ ESTIMATORS: dict[type, Kind] = {
     **dict.fromkeys((HSFA, HGSFA, HiSFA, HiGSFA), _NETWORK),
     LabelHead: _HEAD,
 }
-KINDS: dict[type, Kind] = ESTIMATORS | {Pipeline: Kind(PipelineRecord, _pack_pipeline, _unpack_pipeline)}
+_SUMS = Kind(statistics.StatisticsRecord, statistics.pack_statistics, statistics.unpack_statistics)
+KINDS: dict[type, Kind] = {
+    **ESTIMATORS,
+    Pipeline: Kind(PipelineRecord, _pack_pipeline, _unpack_pipeline),
+    **dict.fromkeys((SequenceStatistics, ClassStatistics, LabelStatistics), _SUMS),
+}
 
 
 def _pack(estimator: Any, kinds: dict[type, Kind], arrays: Arrays, prefix: str) -> dict[str, Any]:

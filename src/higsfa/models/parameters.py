@@ -20,8 +20,10 @@ from higsfa.io.container import MAX_LIST, Arrays, Few, Record, Tensors, Text, re
 from higsfa.io.nodes import MAX_VALUES
 
 _LABELLED = (graphs.AutoGraph, graphs.ClusteredGraph, graphs.SerialGraph, graphs.MixedGraph, graphs.WindowGraph)
+_LOW_RANK = (graphs.LabelGraph, graphs.CodeGraph, graphs.UniformGraph)
 RECIPES: dict[str, Any] = {
-    recipe.__name__: recipe for recipe in (*_LABELLED, graphs.SequenceGraph, graphs.EdgeGraph, graphs.GraphSum)
+    recipe.__name__: recipe
+    for recipe in (*_LABELLED, *_LOW_RANK, graphs.SequenceGraph, graphs.EdgeGraph, graphs.GraphSum)
 }
 LEFT_OUT = ("regressor",)  # parameters that are not saved
 MAX_DEPTH = 8  # of sums of recipes within sums
@@ -67,6 +69,10 @@ TYPES: dict[str, Any] = {
     "mirrored": bool,
     "self_loops": bool,
     "weights": Few[float] | None,
+    "n_harmonics": int,
+    "n_features": int | None,
+    "label_range": Annotated[list[float], Field(min_length=2, max_length=2), AfterValidator(tuple)] | None,
+    "deltas": Annotated[list[float], Field(max_length=MAX_LIST, fail_fast=True), AfterValidator(tuple)] | None,
     "n_used_features": int | Literal["cv"] | ByLabel[int | Literal["cv"] | None] | None,
     "n_classes": int | ByLabel[int | None] | None,
     "integer": bool | ByLabel[bool],
@@ -254,6 +260,8 @@ def _pack_value(value: Any, name: str, owner: str) -> Any:
     """A value that JSON can hold; pairs for a dictionary by label."""
     if isinstance(value, dict):
         return [[pack_label_name(label), _pack_value(own, name, f"label {label!r}")] for label, own in value.items()]
+    if name in ("label_range", "deltas") and value is not None:
+        value = [float(number) for number in np.ravel(value)]
     value = plain(value, f"{name} of {owner}")
     if name in TRUTH:
         return bool(value)

@@ -227,15 +227,16 @@ class TrainingGraph:
         values = np.asarray(Y, dtype=np.float64)
         values = values[:, None] if values.ndim == 1 else values
         v = self.vertex_weights / self.total_vertex_weight
+        rounding = 1e-24 * (v @ values**2)
         values = values - v @ values
         new: list[Floats] = []
-        for column in values.T:
+        for column, least in zip(values.T, rounding, strict=True):
             size, left = v @ column**2, column
             for _ in range(2):  # twice is enough
                 for one in new:
                     left = left - (v @ (left * one)) * one
             variance = v @ left**2
-            if variance > 1e-10 * size:
+            if variance > max(1e-10 * size, least):
                 new.append(left / np.sqrt(variance))
         deltas = self.delta(np.stack(new, axis=1)) if new else np.zeros(0)
         return float(np.sum(np.maximum(0.0, 1.0 - deltas / 2.0)))
