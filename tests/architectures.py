@@ -10,9 +10,28 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 
 from higsfa import HGSFA, HSFA, HiGSFA, HiSFA, Layer
-from higsfa.graphs import ClusteredGraph, EdgeGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
+from higsfa.graphs import (
+    ClusteredGraph,
+    CodeGraph,
+    EdgeGraph,
+    LabelGraph,
+    MixedGraph,
+    SequenceGraph,
+    SerialGraph,
+    UniformGraph,
+    WindowGraph,
+)
 from literal import Dense, expand
-from oracles import dense_clustered, dense_label_window, dense_sequence, dense_time_window, memberships
+from oracles import (
+    dense_clustered,
+    dense_code,
+    dense_label,
+    dense_label_window,
+    dense_sequence,
+    dense_time_window,
+    dense_uniform,
+    memberships,
+)
 
 KINDS = {"HiGSFA": HiGSFA, "HGSFA": HGSFA, "HiSFA": HiSFA, "HSFA": HSFA}
 
@@ -93,6 +112,9 @@ class GraphCase(Record):
             "window": lambda: WindowGraph(self.label or False, half_width=self.size, mirrored=self.flag),
             "sequence": lambda: SequenceGraph(self.size),
             "edges": lambda: EdgeGraph(*self._edges(n)),
+            "label": lambda: LabelGraph(self.label, n_harmonics=self.size),
+            "code": lambda: CodeGraph(self.label),
+            "uniform": lambda: UniformGraph(),
         }[self.kind]()
         return graph if self.factor == 1 else self.factor * graph
 
@@ -117,6 +139,12 @@ class GraphCase(Record):
             v, gamma = dense_time_window(n, self.size, self.flag, data.groups)
         elif self.kind == "sequence":
             v, gamma = dense_sequence(n, self.size, data.groups)
+        elif self.kind == "label":
+            v, gamma = dense_label(np.asarray(data.labels[self.label], dtype=float), w, self.size)
+        elif self.kind == "code":
+            v, gamma = dense_code(np.array([np.nan if c is None else ord(c) for c in data.labels[self.label]]), w)
+        elif self.kind == "uniform":
+            v, gamma = dense_uniform(w)
         else:
             gamma, v = self._edges(n)
             gamma = gamma.toarray()
@@ -406,6 +434,12 @@ GROUPS = (
     GraphCase("clustered", "class", flag=True),
     GraphCase("clustered", "kind"),
 )
+LOW_RANK = (
+    GraphCase("label", "age", 4),
+    GraphCase("label", "year", 2),
+    GraphCase("code", "class"),
+    GraphCase("uniform"),
+)
 NEIGHBOURS = (
     GraphCase("window", "age", 4),
     GraphCase("window", "age", 3, flag=True),
@@ -420,13 +454,18 @@ NEIGHBOURS = (
 @st.composite
 def graph_sums(draw):
     """Sums of graphs made of groups, which compiled code knows, and of others."""
-    graphs = st.sampled_from(draw(st.sampled_from([GROUPS, GROUPS, GROUPS + NEIGHBOURS])))
+    choice = [GROUPS, GROUPS + LOW_RANK, GROUPS + NEIGHBOURS, GROUPS + LOW_RANK + NEIGHBOURS]
+    graphs = st.sampled_from(draw(st.sampled_from(choice)))
     chosen = draw(st.lists(graphs, min_size=1, max_size=3, unique_by=lambda graph: (graph.kind, graph.label)))
-    if all(graph.kind == "serial" or (graph.kind == "clustered" and graph.flag) for graph in chosen):
-        # They see means of groups only, and all features in which these agree have Delta 2: too few are determined.
+    few = {"serial", *(graph.kind for graph in LOW_RANK)}
+    if all(graph.kind in few or (graph.kind == "clustered" and graph.flag) for graph in chosen):
+        # They see few means only, and all features in which these agree have Delta 2: too few are determined.
         chosen = [replace(graph, flag=False) for graph in chosen]
         if all(graph.kind == "serial" for graph in chosen):
             chosen = [GraphCase("serial", "age", MAX_EXPANDED + 2)]
+        elif all(graph.kind in few for graph in chosen):
+            chosen = [graph for graph in chosen if graph.kind != "serial"]
+            chosen.append(GraphCase("serial", "age", MAX_EXPANDED + 2))
     return tuple(replace(graph, factor=draw(st.sampled_from([1.0, 1.0, 0.5, 2.0]))) for graph in chosen)
 
 

@@ -25,8 +25,8 @@ SUMMED = {"float64": 4, "float32": 1}
 In float64 the reference is no more exact than the library, and its sums over edges have up to N^2 terms.
 """
 
-TIE = {"float64": 1e-9, "float32": 1e-6}
-"""Delta values that differ by no more are taken as equal."""
+TIE = {"float64": 1e3 * 2.0**-52, "float32": 8 * 2.0**-23}
+"""Delta values that differ by no more, or by 1e-9 of themselves, are taken as equal."""
 
 # --- graphs ------------------------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class LiteralNode:
         tie, start = TIE["float64" if self.spec.eps < 1e-10 else "float32"], 0
         self.ties = []
         while start < len(values):
-            stop = int(np.sum(values <= values[start] + tie))
+            stop = int(np.sum(values <= values[start] + 1e-9 * abs(values[start]) + tie))
             self.ties.append(slice(start, stop))
             start = stop
         B = B.copy()

@@ -8,7 +8,7 @@ built explicitly. All of it is O(N^2) or worse, for tests with a few hundred sam
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 import scipy.linalg
@@ -475,3 +475,55 @@ def assert_same_features(Y, reference, deltas, atol, gap=1e-5):
             assert_same_up_to_sign(Y[:, span], reference[:, span], atol)
         else:
             assert_same_span(Y[:, span], reference[:, span], atol)
+
+
+# --- graphs of low rank ----------------------------------------------------------------------------------------------
+
+
+def gram_schmidt(functions, v):
+    """Gram and Schmidt, one function after the other; zeros for those that depend on others."""
+    found = []
+    for f in functions:
+        size = v @ f**2 / v.sum()
+        for g in found * 2:
+            f = f - (v @ (f * g)) / v.sum() * g
+        left = v @ f**2 / v.sum()
+        found.append(f / np.sqrt(left) if left > 1e-10 * size else np.zeros(len(f)))
+    return np.array(found)
+
+
+def label_functions(label, n_harmonics, low, high):
+    u = (np.nan_to_num(label, nan=low) - low) / (high - low)
+    return [np.ones(len(u)), u, *(np.cos(np.pi * i * u) for i in range(1, n_harmonics + 1))]
+
+
+def dense_label(label, w, n_harmonics=9, label_range=None):
+    """v and gamma of the label and its cosines, pair by pair."""
+    present = ~np.isnan(label) & (w > 0)
+    v = np.where(present, w, 0.0)
+    low, high = (label[present].min(), label[present].max()) if label_range is None else label_range
+    L = gram_schmidt(label_functions(label, n_harmonics, low, high), v)
+    deltas = 2 * np.arange(len(L)) / len(L)
+    return v, sum((1 - d / 2) * np.outer(v * f, v * f) for d, f in zip(deltas, L, strict=True)) / v.sum()
+
+
+def dense_uniform(w):
+    return w, np.outer(w, w) / w.sum()
+
+
+def dense_code(classes, w):
+    """v and gamma of binary codes of classes 0 .. 7 (NaN for none): digits with Delta 0, then products."""
+    present = ~np.isnan(classes) & (w > 0)
+    v = np.where(present, w, 0.0)
+    names = np.unique(classes[present])
+    k = np.where(present, np.searchsorted(names, np.nan_to_num(classes)), 0)
+    n_digits = int(np.ceil(np.log2(len(names))))
+    digits = [1.0 - 2 * ((k >> i) & 1) for i in reversed(range(n_digits))]
+    products = [
+        np.prod([digits[i] for i in chosen], axis=0)
+        for order in range(n_digits, 1, -1)
+        for chosen in combinations(range(n_digits), order)
+    ]
+    wanted = [0.0] * (1 + n_digits) + [2 * i / (len(products) + 1) for i in range(1, len(products) + 1)]
+    L = gram_schmidt([np.ones(len(k)), *digits, *products], v)
+    return v, sum((1 - d / 2) * np.outer(v * f, v * f) for d, f in zip(wanted, L, strict=True)) / v.sum()

@@ -7,7 +7,7 @@ import pytest
 
 from higsfa import GSFA, IGSFA, HiGSFA, Layer
 from higsfa.graphs import ClusteredGraph, CodeGraph, LabelGraph, SequenceGraph, SerialGraph, UniformGraph, WindowGraph
-from oracles import dense_gsfa
+from oracles import dense_code, dense_gsfa, dense_label, dense_uniform, gram_schmidt, label_functions
 
 N = 160
 
@@ -20,57 +20,6 @@ def data(missing=0.0, seed=0):
     for label, share in ((age, missing), (kind, missing / 2)):
         label[rng.random(N) < share] = np.nan
     return X, {"age": age, "kind": kind}
-
-
-def orthonormal(functions, v):
-    """Gram and Schmidt, one function after the other."""
-    found = []
-    for f in functions:
-        for g in found:
-            f = f - (v @ (f * g)) / v.sum() * g
-        size = np.sqrt(v @ f**2 / v.sum())
-        if size > 1e-5:
-            found.append(f / size)
-    return np.array(found)
-
-
-def label_functions(age, n_harmonics, low, high):
-    u = (np.nan_to_num(age, nan=low) - low) / (high - low)
-    return [np.ones(len(u)), u, *(np.cos(np.pi * i * u) for i in range(1, n_harmonics + 1))]
-
-
-def dense_label(age, w, n_harmonics=9, label_range=None):
-    """v and gamma, pair by pair."""
-    present = ~np.isnan(age) & (w > 0)
-    v = np.where(present, w, 0.0)
-    low, high = (np.nanmin(age[present]), np.nanmax(age[present])) if label_range is None else label_range
-    L = orthonormal(label_functions(age, n_harmonics, low, high), v)
-    deltas = np.r_[0, 2 * np.arange(1, len(L)) / len(L)] if len(L) == n_harmonics + 2 else None
-    assert deltas is not None
-    return v, sum((1 - d / 2) * np.outer(v * f, v * f) for d, f in zip(deltas, L, strict=True)) / v.sum()
-
-
-def dense_uniform(w):
-    return w, np.outer(w, w) / w.sum()
-
-
-def dense_code(kind, w):
-    """Digits with Delta 0, then products, highest order first."""
-    present = ~np.isnan(kind) & (w > 0)
-    v = np.where(present, w, 0.0)
-    k = np.nan_to_num(kind).astype(int)
-    a, b, c = (1.0 - 2 * ((k >> i) & 1) for i in (2, 1, 0))
-    L = [np.ones(len(k)), a, b, c, a * b * c, a * b, a * c, b * c]
-    wanted = np.r_[0, 0, 0, 0, np.arange(1, 5) * 2 / 5]
-    gamma, found = np.zeros((len(k), len(k))), []
-    for f, delta in zip(L, wanted, strict=True):
-        for g in found:
-            f = f - (v @ (f * g)) / v.sum() * g
-        size = np.sqrt(v @ f**2 / v.sum())
-        if size > 1e-5:
-            found.append(f / size)
-            gamma += (1 - delta / 2) * np.outer(v * f / size, v * f / size) / v.sum()
-    return v, gamma
 
 
 RECIPES = {
@@ -138,7 +87,7 @@ def test_free_responses_of_a_label_graph_are_the_label_and_its_cosines(n_harmoni
     graph = LabelGraph(n_harmonics=n_harmonics, label_range=(10, 80), deltas=deltas).build(age, sample_weight=w)
     found = graph.free_responses(n_harmonics + 1)
     np.testing.assert_allclose(found.delta_values, deltas, atol=1e-8)
-    expected = orthonormal(label_functions(age, n_harmonics, 10, 80), w)[1:]
+    expected = gram_schmidt(label_functions(age, n_harmonics, 10, 80), w)[1:]
     for response, function in zip(found.on_samples().T, expected, strict=True):
         sign = np.sign(response @ function)
         np.testing.assert_allclose(sign * response, function, atol=1e-6)

@@ -48,7 +48,7 @@ def test_a_parameter_that_a_file_cannot_say_is_no_key_until_somebody_decides():
 
 
 def test_every_recipe_is_a_kind_of_part_with_all_its_parameters():
-    assert set(config.RECIPES) == set(graphs._SHORTHANDS) - {"auto"}
+    assert set(config.RECIPES) == set(graphs.SHORTHANDS) - {"auto"}
     assert set(config.RECIPES) == set(config.GraphPart.model_fields["kind"].annotation.__args__)
     assert set.union(*map(names, config.RECIPES.values())) == keys(config.GraphPart) - {"kind", "weight"}
 

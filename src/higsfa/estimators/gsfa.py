@@ -12,7 +12,7 @@ from higsfa.core.sums.plan import make_plan
 from higsfa.core.sums.tile import unit_of
 from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined, samples_of
-from higsfa.estimators.validation import assign, check_data, unchanged_on_error
+from higsfa.estimators.validation import BUILT, assign, check_data, unchanged_on_error
 from higsfa.graphs import (
     ClusteredGraph,
     CodeGraph,
@@ -69,6 +69,8 @@ class LabelledEstimator(StreamEstimator):
             if not isinstance(graph, TrainingGraph):
                 recipe = as_recipe(self.graph if graph is None else graph)
                 self._adopt(self._gather(X, y, recipe, check_weights(sample_weight, n), groups), X)
+            elif sample_weight is not None or groups is not None:
+                raise ValueError(BUILT)
             elif graph.n_samples != n:
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {n}")
             else:

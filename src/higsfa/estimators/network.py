@@ -23,6 +23,7 @@ from higsfa.estimators.display import html_table, text_table
 from higsfa.estimators.layer import Layer, design_pyramid
 from higsfa.estimators.validation import (
     Extractor,
+    assert_finite,
     batches,
     check_data,
     check_out,
@@ -39,7 +40,7 @@ from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.layer import LayerPlan, TrainedLayer
 from higsfa.training.network import train_network
 from higsfa.training.runner import threads
-from higsfa.training.sources import Source
+from higsfa.training.sources import Array, Source
 from higsfa.training.stores import feature_major, free_bytes, spill_folder
 
 
@@ -260,11 +261,13 @@ class Network(Extractor):
         dtype = product_dtype(source.dtype)
         plans = [layer.plan for layer in self._trained]
         rows = min(1024, tile_size(plans, int(np.prod(source.shape)), dtype.itemsize))
-        out = check_out(out, (len(source), self.n_components_), dtype)
+        out = check_out(out, (len(source), self.n_components_), dtype, source)
         if not all(node.fits_single for layer in self._trained for node in layer.nodes):
             dtype = np.dtype(np.float64)
         with threads(self._n_jobs()) as run, np.errstate(all="ignore"):
             for where, part in batches(source, rows):
+                if not isinstance(source, Array):  # arrays were looked at
+                    assert_finite(self, part)
                 block = feature_major(part, plans[0].width)
                 for layer in self._trained:
                     block = layer.encode(block, dtype, run)

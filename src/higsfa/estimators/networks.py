@@ -13,7 +13,7 @@ from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import as_labels
 from higsfa.estimators.network import Network
 from higsfa.estimators.parameters import LABELS, NETWORK, NO_LABELS, documented, fit_documented
-from higsfa.estimators.validation import assign
+from higsfa.estimators.validation import BUILT, assign
 from higsfa.graphs import GraphRecipe, as_recipe
 
 
@@ -53,6 +53,8 @@ class _LabelledNetwork(Network):
         {parameters}
         """
         if isinstance(graph, TrainingGraph):
+            if sample_weight is not None or groups is not None:
+                raise ValueError(BUILT)
             return self._fit(X, lambda n: graph, checkpoint)
         given, y = self.graph if graph is None else graph, as_labels(y)
         options = {"sample_weight": sample_weight, "groups": groups}

@@ -19,6 +19,7 @@ from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums.tile import tile_rows
 from higsfa.estimators.validation import (
     Extractor,
+    assert_finite,
     batches,
     check_data,
     check_left_out,
@@ -32,7 +33,7 @@ from higsfa.estimators.validation import (
     working_dtype,
 )
 from higsfa.training.gather import NodeData, column_means, reader_of
-from higsfa.training.sources import Source
+from higsfa.training.sources import Array, Source
 from higsfa.training.statistics import Origin, Statistics
 
 
@@ -103,7 +104,7 @@ class NodeEstimator(Extractor):
             center = check_array(self.center, ensure_2d=False, dtype=np.float64, input_name="center")
             if center.shape != (n_features,):
                 raise ValueError(f"center must have shape ({n_features},), one entry per feature, got {center.shape}")
-            return np.asarray(center)
+            return np.array(center)  # the user may change the array
         return np.zeros(n_features) if as_expansion(self.expansion).is_linear else None
 
     def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
@@ -119,9 +120,11 @@ class NodeEstimator(Extractor):
             node = statistics.solve(options, clip_range=bool(self.clip_range))
         n_vanished, asked = statistics.n_vanished(), self.n_components
         if n_vanished:
+            is_single = statistics.precision > 1e-10
             warnings.warn(
-                f"X: {n_vanished} of {statistics.frontend.n_variables} variables are so small that their "
-                "squares vanish in single precision, so they count as constant: scale X up, or pass it as float64",
+                f"X: {n_vanished} of {statistics.frontend.n_variables} variables are so small that squares vanish "
+                f"in {'single' if is_single else 'double'} precision, so they count as constant: scale X up"
+                + (", or pass it as float64" if is_single else ""),
                 UserWarning,
                 stacklevel=4,
             )
@@ -180,12 +183,12 @@ class NodeEstimator(Extractor):
     def delta_values_(self) -> NDArray[np.float64]:
         """Delta values, slowest first."""
         node = self._node
-        return node.delta_values if self._preserve else node.delta_values[: node.n_components]
+        return node.delta_values[: None if self._preserve else node.n_components].copy()
 
     @property
     def mean_(self) -> NDArray[np.float64]:
         """The centre that is subtracted from the input."""
-        return self._node.frontend.center
+        return self._node.frontend.center.copy()
 
     def fit_from_statistics(self, statistics: Statistics) -> Any:
         """Train from sums that were gathered elsewhere.
@@ -214,6 +217,8 @@ class NodeEstimator(Extractor):
         if not self._accepts(statistics.origin):
             raise ValueError(f"statistics were gathered for {statistics.origin}, which does not fit {self!r}")
         self._adopt(statistics)
+        for name in ("feature_names_in_", "_tail", "_recording"):  # of what was fitted before
+            self.__dict__.pop(name, None)
         self.n_features_in_ = statistics.frontend.n_inputs
         return self
 
@@ -236,9 +241,11 @@ class NodeEstimator(Extractor):
             return dask_transform(self, X)
         X = check_data(self, X, reset=False, min_samples=0)
         dtype = product_dtype(X.dtype)
-        out = check_out(out, (len(X), self._node.n_components), dtype)
+        out = check_out(out, (len(X), self._node.n_components), dtype, X)
         work = dtype if self._node.fits_single else np.dtype(np.float64)
         for rows, part in batches(X, 4 * tile_rows(self._node.frontend.n_variables, work.itemsize)):
+            if not isinstance(X, Array):  # arrays were looked at
+                assert_finite(self, part)
             flat = part.reshape(len(part), -1).astype(work, copy=False)
             out[rows] = self._node.encode(flat.T).T
         return out

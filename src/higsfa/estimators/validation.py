@@ -17,6 +17,7 @@ from higsfa.core.sums.accumulate import PILOT
 from higsfa.graphs import SequenceGraph, as_recipe
 from higsfa.training.sources import Array, MappedFile, Source, as_source, is_chunked
 
+BUILT = "graph: a graph that is built has its sample_weight and groups already; pass them to recipe.build, not to fit"
 LAZY_PILOT = 64
 """Samples that are looked at beforehand where reading them takes work."""
 
@@ -82,7 +83,7 @@ def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
 
 def product_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Precision of the products for data of this type."""
-    single = dtype in (np.float32, np.float16, np.uint8)
+    single = dtype == np.uint8 or (dtype.kind == "f" and dtype.itemsize <= 4)
     return np.dtype(np.float32 if single else np.float64)
 
 
@@ -128,6 +129,8 @@ def check_data(
     When fitting, NaN and infinity are found afterwards, from the sums, which is free; see `report_not_finite`. Only
     samples of weight 0 have to be looked at; see `check_left_out`.
     """
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError("X is a masked array, and its mask would be ignored: fill it first")
     lazy = isinstance(X, Source) or (hasattr(X, "chunks") and is_chunked(X))
     if lazy:
         source = as_source(X)
@@ -187,7 +190,8 @@ def report_not_finite(estimator: BaseEstimator, X: Source) -> None:
     for _, part in batches(X, _rows_at_once(X)):
         assert_finite(estimator, part)
     raise ValueError(
-        f"X holds numbers too large for {product_dtype(X.dtype)} (their products overflow): scale X down"
+        f"X holds numbers too large for {product_dtype(X.dtype)} (their products overflow), or a function of the "
+        "expansion returns some that are not finite: scale X down"
         + (", or pass it as float64" if product_dtype(X.dtype) == np.float32 else "")
     )
 
@@ -210,12 +214,16 @@ def assert_finite(estimator: BaseEstimator, samples: np.ndarray) -> None:
     assert_all_finite(flat, estimator_name=type(estimator).__name__, input_name="X")
 
 
-def check_out(out: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> np.ndarray:
+def check_out(out: Any, shape: tuple[int, int], dtype: np.dtype[Any], source: Source) -> np.ndarray:
     """Where features go: a new array, or the array or memmap given."""
     if out is None:
         return np.empty(shape, dtype=dtype)
     if getattr(out, "shape", None) != shape:
         raise ValueError(f"out must be an array of shape {shape}, got {getattr(out, 'shape', type(out).__name__)}")
+    if np.dtype(out.dtype).kind != "f":
+        raise ValueError(f"out must hold floating-point numbers, got dtype {out.dtype}")
+    if isinstance(source, Array) and isinstance(out, np.ndarray) and np.may_share_memory(out, source.X):
+        raise ValueError("out must not share memory with X: samples would be overwritten before they are read")
     return out
 
 

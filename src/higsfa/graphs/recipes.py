@@ -363,7 +363,9 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     """sample_weight as (N,) float64."""
     if sample_weight is None:
         return np.ones(n)
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    if isinstance(sample_weight, np.ma.MaskedArray):
+        raise TypeError("sample_weight is a masked array, and its mask would be ignored: fill it first")
+    weights = np.array(sample_weight, dtype=np.float64)  # the user may change the array
     if weights.shape != (n,):
         raise ValueError(f"sample_weight must have shape ({n},), one entry per sample, got {weights.shape}")
     if not np.all(np.isfinite(weights)) or np.any(weights < 0):

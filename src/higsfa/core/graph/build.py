@@ -326,7 +326,7 @@ def explicit(edges: Any, node_weights: Any, n_samples: int | None) -> TrainingGr
     if node_weights is None:
         v = form.degrees()
     else:
-        v = np.asarray(node_weights, dtype=np.float64)
+        v = np.array(node_weights, dtype=np.float64)  # the user may change the array
         if v.shape != (n,) or not np.all(np.isfinite(v)) or np.any(v < 0) or not v.any():
             raise ValueError(
                 f"node_weights must be {n} finite numbers, not negative and not all 0, got shape {v.shape}"

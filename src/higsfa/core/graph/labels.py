@@ -18,6 +18,9 @@ HASH_BITS = 16
 
 def as_labels(y: Any) -> Any:
     """Labels in a form that need not be converted again: an array, unless that would lose names or what they mean."""
+    if isinstance(y, np.ma.MaskedArray):  # what is masked is missing
+        hidden, y = np.ma.getmaskarray(y), np.array(y.data, dtype=y.dtype if y.dtype.kind == "f" else object)
+        y[hidden] = np.nan if y.dtype.kind == "f" else None
     as_they_are = isinstance(y, np.ndarray | None | Mapping) or hasattr(y, "columns") or is_categorical(y)
     return y if as_they_are else np.asarray(y)
 

@@ -8,6 +8,7 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -75,12 +76,12 @@ def slow_features(
     C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
     variance = np.diag(C)
     scale = np.sqrt(np.where(variance > cov.noise[:n_expanded], variance, 0.0))
-    tie = 1e-9 if cov.precision < 1e-10 else 1e-6
+    tie = ties(cov.precision)
     pencil = Pencil(C_dot, C, scale, cov.precision**RANK_CUT, shrinkage)
     most = max(n_features, n_deltas) if shrinkage else n_features
     deltas, B = pencil.pairs(most + 1)
     n = min(most, int(np.searchsorted(deltas, np.inf if shrinkage else limit)))
-    if n > 0 and len(deltas) < pencil.rank and deltas[-1] <= deltas[n - 1] + tie:
+    if n > 0 and len(deltas) < pencil.rank and deltas[-1] <= tie(deltas[n - 1]):
         deltas, B = pencil.pairs(pencil.rank)  # equally slow features must not be cut apart
     if not shrinkage and len(deltas) < min(n_deltas, pencil.rank):
         deltas = pencil.values()
@@ -104,7 +105,17 @@ def _measured(B: Floats, C: Floats, C_dot: Floats) -> tuple[Floats, Floats]:
     return B, np.einsum("ij,ij->j", B, C_dot @ B)
 
 
-def untangle(B: Floats, deltas: Floats, scale: Floats, tie: float, n_wanted: int) -> tuple[Floats, Floats]:
+def ties(precision: float) -> Callable[[float], float]:
+    """Up to which Delta value others count as equal to a given one.
+
+    A part of it, as long series have Delta values far below 1e-9, and some rounding errors of sums over edges.
+    """
+    return lambda delta: delta + 1e-9 * abs(delta) + (1e3 if precision < 1e-10 else 8.0) * precision
+
+
+def untangle(
+    B: Floats, deltas: Floats, scale: Floats, tie: Callable[[float], float], n_wanted: int
+) -> tuple[Floats, Floats]:
     """Fix the rotation among features with equal Delta values.
 
     Slowness alone leaves it open. Among equally slow features, those with the smallest weights on standardised
@@ -113,7 +124,7 @@ def untangle(B: Floats, deltas: Floats, scale: Floats, tie: float, n_wanted: int
     B, deltas = B.copy(), deltas.copy()
     start = 0
     while start < min(n_wanted, len(deltas)):
-        stop = start + int(np.searchsorted(deltas[start:], deltas[start] + tie, side="right"))
+        stop = start + int(np.searchsorted(deltas[start:], tie(deltas[start]), side="right"))
         if stop - start > 1:
             weights = B[:, start:stop] * scale[:, None]
             V = np.linalg.eigh(weights.T @ weights)[1]
@@ -158,7 +169,8 @@ def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: Nod
     J = n_slow_features(slow.delta_values, n, options)
     sigma, mu = (cov.C, cov.mean) if options.weighted else (cov.plain, cov.plain_mean)
     sigma = whole(sigma)
-    constant = np.diag(sigma) <= cov.noise  # up to rounding: no component shall describe these
+    noise = cov.noise if options.weighted else cov.plain_noise
+    constant = np.diag(sigma) <= noise  # up to rounding: no component shall describe these
     sigma[constant], sigma[:, constant] = 0.0, 0.0
     fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, cov.precision, options)
     if slow.B.shape[1] < min(slow.rank, most) and J + len(fit.variances) < (options.n_components or 0):

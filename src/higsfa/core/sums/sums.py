@@ -142,7 +142,7 @@ class Covariances:
     mean, C : weighted mean :math:`\bar z`, relative to the shift, and weighted covariance, with vertex weights.
     C_dot : edge covariance :math:`\dot C`.
     plain_mean, plain : mean and covariance with sample weights.
-    noise : (T,) variances below this are rounding.
+    noise, plain_noise : (T,) variances below this are rounding, with vertex weights and with sample weights.
     precision : machine epsilon of the products.
     """
 
@@ -152,6 +152,7 @@ class Covariances:
     plain_mean: Floats
     plain: Floats
     noise: Floats
+    plain_noise: Floats
     precision: float
 
 
@@ -193,5 +194,6 @@ def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: floa
         C_dot += sums.edges / R
     plain = np.tensordot(plain_mix, sums.second, axes=1) - np.outer(plain_mean, plain_mean)
     # A column like 1e6 + rounding is constant; so is one whose variance drowns in the subtraction of the mean.
-    noise = (8 * precision * np.abs(shift)) ** 2 + 64 * precision * np.abs(plain_mix @ squares)
-    return Covariances(mean, C, C_dot, plain_mean, plain, noise, precision)
+    least = (8 * precision * np.abs(shift)) ** 2
+    noise, plain_noise = (least + 64 * precision * np.abs(factors @ squares) for factors in (vertex, plain_mix))
+    return Covariances(mean, C, C_dot, plain_mean, plain, noise, plain_noise, precision)
