@@ -61,7 +61,7 @@ def test_a_graph_does_not_change_with_the_weights_it_was_built_from():
 @pytest.mark.parametrize("model", [GSFA(2), HiGSFA([Layer(3, n_components=2)])])
 @pytest.mark.parametrize("beside", [{"sample_weight": np.ones(300)}, {"groups": np.zeros(300)}])
 def test_weights_beside_a_built_graph_are_refused(model, beside):
-    with pytest.raises(ValueError, match="recipe.build"):
+    with pytest.raises(ValueError, match="pass them to recipe"):
         model.fit(X, graph=ClusteredGraph().build(Y), **beside)
 
 
@@ -105,7 +105,7 @@ def test_samples_without_a_label_do_not_hide_the_others(spread):
 def test_what_is_masked_is_missing_or_refused():
     hidden = np.ma.masked_equal(Y, 2)
     model = GSFA(1, graph="clustered").fit(X, hidden)
-    assert model.statistics_.classes == (0, 1)
+    assert set(model.statistics_.classes) == {0, 1}
     with pytest.raises(TypeError, match="masked"):
         GSFA(1).fit(np.ma.masked_greater(X, 1), Y)
     with pytest.raises(TypeError, match="masked"):

@@ -122,8 +122,8 @@ class NodeEstimator(Extractor):
         if n_vanished:
             is_single = statistics.precision > 1e-10
             warnings.warn(
-                f"X: {n_vanished} of {statistics.frontend.n_variables} variables are so small that squares vanish "
-                f"in {'single' if is_single else 'double'} precision, so they count as constant: scale X up"
+                f"X: {n_vanished} of {statistics.frontend.n_variables} variables are so small that their squares "
+                f"vanish in {'single' if is_single else 'double'} precision, so they count as constant: scale X up"
                 + (", or pass it as float64" if is_single else ""),
                 UserWarning,
                 stacklevel=4,
