@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array
 
 from higsfa.core.expansion.expansion import Expansion, as_expansion
+from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
@@ -161,7 +162,10 @@ class NodeEstimator(Extractor):
             self._settle()
             if self._statistics is None:
                 raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first")
-            self._solved = self._solve()
+            try:
+                self._solved = self._solve()
+            except NotEnoughData as error:
+                raise NotFittedError(str(error)) from error
         return self._solved
 
     @property
@@ -236,7 +240,7 @@ class NodeEstimator(Extractor):
         array of shape (n_samples, n_components)
             float32 for float32 and uint8 input, else float64; a dask array if X is one.
         """
-        check_is_fitted(self, "_node")
+        self._node  # noqa: B018  an error if nothing was fitted
         if is_dask(X):
             return dask_transform(self, X)
         X = check_data(self, X, reset=False, min_samples=0)
@@ -261,7 +265,7 @@ class NodeEstimator(Extractor):
         -------
         array of shape (n_samples, n_features)
         """
-        check_is_fitted(self, "_node")
+        self._node  # noqa: B018
         if getattr(Y, "shape", ())[1:] == (0,):
             Y = np.asarray(Y, dtype=np.float64)  # a DataFrame without columns has no type that could be checked
         Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y", ensure_min_samples=0, ensure_min_features=0)
@@ -271,6 +275,5 @@ class NodeEstimator(Extractor):
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names such as ``igsfa_slow0`` of the slow features, then ``igsfa_rec0`` of the reconstructive ones."""
-        check_is_fitted(self, "_node")
         names = feature_names(type(self).__name__.lower(), self.n_slow_, self.n_components_)
         return np.asarray(names, dtype=object)

@@ -10,7 +10,7 @@ import numpy as np
 
 from higsfa.core.expansion.expansion import as_expansion
 from higsfa.estimators.node import NodeEstimator
-from higsfa.estimators.validation import assert_finite, check_data
+from higsfa.estimators.validation import assert_finite, check_data, report_not_finite
 from higsfa.training.sources import Array as ArraySource
 from higsfa.training.sources import as_source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
@@ -75,7 +75,9 @@ class StreamEstimator(NodeEstimator):
         self._pending = (*self._pending, batch)
         self._solved = None
         n = sum(len(one["X"]) for one in self._pending)
-        if n >= MAX_ROWS or n * self.n_features_in_ >= MAX_VALUES or kind != self._known_kind:
+        X = batch["X"]
+        is_large = not isinstance(X, np.ndarray) or np.abs(X).max(initial=0.0) > 1e9  # may overflow: say so here
+        if n >= MAX_ROWS or n * self.n_features_in_ >= MAX_VALUES or kind != self._known_kind or is_large:
             self._settle()
             self._known_kind = kind
 
@@ -85,6 +87,8 @@ class StreamEstimator(NodeEstimator):
             batches, self._pending = self._pending, ()
             with np.errstate(all="ignore"):
                 new = self._sum_batches(batches)
+                if not new.sums.is_finite():
+                    report_not_finite(self, samples_of(batches))
             if isinstance(self._statistics, GraphStatistics):
                 raise ValueError(
                     f"partial_fit cannot continue this fit: its {self._statistics} are not kept class by class, as "

@@ -12,7 +12,7 @@ import numpy as np
 
 from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
-from higsfa.core.graph.labels import encode_classes, numeric, pick_label
+from higsfa.core.graph.labels import find_classes, numeric, pick_label
 from higsfa.graphs.recipes import GraphRecipe, _check_count, _name
 from higsfa.training.statistics import Origin
 
@@ -142,8 +142,11 @@ class CodeGraph(GraphRecipe):
         if self.n_features is not None:
             _check_count("n_features", self.n_features, 1)
         name = _name("code", self.label)
-        classes, n_classes = encode_classes(pick_label(y, self.label, n))
-        return build.coded(classes, n_classes, self.n_features, w, name=name)
+        codes, classes = find_classes(pick_label(y, self.label, n))
+        rank = np.empty(len(classes) + 1, dtype=np.intp)
+        rank[sorted(range(len(classes)), key=lambda i: classes[i])] = np.arange(len(classes))
+        rank[-1] = -1  # no class
+        return build.coded(rank[codes], len(classes), self.n_features, w, name=name)
 
 
 class UniformGraph(GraphRecipe):

@@ -37,7 +37,8 @@ def test_covariances_equal_sums_over_samples(T, has_edges, mix):
     assert_same(np.tril(found.plain), np.tril(np.cov(Z.T, aweights=w, ddof=0).reshape(T, T)), atol=1e-12)
     assert_same(found.mean, np.average(Z, axis=0, weights=v), atol=1e-13)
     assert_same(found.plain_mean, np.average(Z, axis=0, weights=w), atol=1e-13)
-    assert_same(found.noise, (8e-7 * shift) ** 2 + 64e-7 * np.average(Z**2, axis=0, weights=w), rtol=1e-9)
+    for noise, weights in ((found.noise, v), (found.plain_noise, w)):
+        assert_same(noise, (8e-7 * shift) ** 2 + 64e-7 * np.average(Z**2, axis=0, weights=weights), rtol=1e-9)
 
 
 def with_deltas(deltas, seed=0, noise=0.0):
@@ -49,7 +50,7 @@ def with_deltas(deltas, seed=0, noise=0.0):
     Q = np.linalg.qr(rng.standard_normal((T, T)))[0]
     L = np.linalg.cholesky(C)
     C_dot = L @ (Q * deltas) @ Q.T @ L.T
-    return Covariances(np.zeros(T), C, C_dot, np.zeros(T), C, np.full(T, noise), float(np.finfo(float).eps))
+    return Covariances(np.zeros(T), C, C_dot, np.zeros(T), C, *[np.full(T, noise)] * 2, float(np.finfo(float).eps))
 
 
 def frontend(T):
@@ -122,7 +123,7 @@ def test_slow_part_grows_until_all_components_are_there(part, rank, all_deltas):
     T, D = 30, 18
     cov = with_deltas(np.linspace(0.1, 2.0, T))
     low = np.random.default_rng(3).standard_normal((T, rank))
-    cov = Covariances(cov.mean, cov.C, cov.C_dot, cov.mean, low @ low.T, cov.noise, cov.precision)
+    cov = Covariances(cov.mean, cov.C, cov.C_dot, cov.mean, low @ low.T, cov.noise, cov.noise, cov.precision)
     node = solve_node(cov, frontend(T), np.zeros(T), NodeOptions(D, preserve=True, all_deltas=all_deltas, **part))
     everything = slow_features(cov, T, 0.0, T, T)
     assert len(node.slow) == D  # J features leave rank - J components, too few whatever J is
@@ -138,7 +139,7 @@ def test_weighted_regression_needs_only_the_lower_triangle():
     above = np.triu_indices(T, 1)
     C, C_dot = cov.C.copy(), cov.C_dot.copy()
     C[above], C_dot[above] = 1e20, 1e20
-    lower = Covariances(cov.mean, C, C_dot, cov.mean, cov.plain, cov.noise, cov.precision)
+    lower = Covariances(cov.mean, C, C_dot, cov.mean, cov.plain, cov.noise, cov.noise, cov.precision)
     options = NodeOptions(6, preserve=True, n_slow=3, weighted=True)
     a, b = (solve_node(c, frontend(T), np.zeros(T), options) for c in (cov, lower))
     np.testing.assert_allclose(a.decoder, b.decoder, atol=1e-12)

@@ -44,6 +44,11 @@ class Sums:
     high: Floats
     edge_weight: float = 0.0
 
+    def is_finite(self) -> bool:
+        """Whether all samples were finite, and their squares not too large to be added up."""
+        squares = [np.einsum("kii->ki", self.second), *([] if self.edges is None else [np.diag(self.edges)])]
+        return all(bool(np.all(np.isfinite(part))) for part in squares)
+
     def copy(self) -> Sums:
         """A copy that shares no array."""
         return copy.deepcopy(self)
@@ -178,8 +183,7 @@ def _group_factors(sums: Sums, weighting: Weighting) -> tuple[Floats, Floats]:
 def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: float) -> Covariances:
     """Turn sums of z - shift into covariances; a FloatingPointError if they are not finite."""
     squares = np.einsum("kii->ki", sums.second)
-    edges = np.zeros(0) if sums.edges is None else np.diag(sums.edges)
-    if not (np.all(np.isfinite(squares)) and np.all(np.isfinite(edges))):
+    if not sums.is_finite():
         raise FloatingPointError("sums are not finite")
     K, R = sums.n_channels, weighting.edge_weight
     totals = weighting.mix @ sums.weights[:K]
