@@ -326,7 +326,7 @@ def _hash_of_graph(graph: TrainingGraph) -> str:
     sha = hashlib.sha256(np.ascontiguousarray(graph.sample_weight).tobytes())
     for part in graph.parts:
         sha.update(part.vertex_weights.tobytes())
-        for value in (getattr(part.edges, one.name) for one in fields(part.edges)):
+        for value in (getattr(part.edges, one.name) for one in fields(part.edges) if one.init):
             if sp.issparse(value):
                 value = np.concatenate([value.data, value.indices, value.indptr])
             sha.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())

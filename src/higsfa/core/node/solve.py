@@ -8,7 +8,6 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +20,9 @@ from higsfa.core.node.node import Node
 from higsfa.core.sums.sums import Covariances
 
 Floats = NDArray[np.float64]
+TIE = 1e-9
+"""Delta values count as equal if they differ by this part of them, and by rounding errors. No absolute number would do:
+those of slow signals are (pi / N)^2."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +78,12 @@ def slow_features(
     C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
     variance = np.diag(C)
     scale = np.sqrt(np.where(variance > cov.noise[:n_expanded], variance, 0.0))
-    tie = ties(cov.precision)
+    tie = (1e3 if cov.precision < 1e-10 else 8.0) * cov.precision  # rounding errors of sums over edges
     pencil = Pencil(C_dot, C, scale, cov.precision**RANK_CUT, shrinkage)
     most = max(n_features, n_deltas) if shrinkage else n_features
     deltas, B = pencil.pairs(most + 1)
     n = min(most, int(np.searchsorted(deltas, np.inf if shrinkage else limit)))
-    if n > 0 and len(deltas) < pencil.rank and deltas[-1] <= tie(deltas[n - 1]):
+    if n > 0 and len(deltas) < pencil.rank and deltas[-1] <= (1 + TIE) * deltas[n - 1] + tie:
         deltas, B = pencil.pairs(pencil.rank)  # equally slow features must not be cut apart
     if not shrinkage and len(deltas) < min(n_deltas, pencil.rank):
         deltas = pencil.values()
@@ -105,17 +107,7 @@ def _measured(B: Floats, C: Floats, C_dot: Floats) -> tuple[Floats, Floats]:
     return B, np.einsum("ij,ij->j", B, C_dot @ B)
 
 
-def ties(precision: float) -> Callable[[float], float]:
-    """Up to which Delta value others count as equal to a given one.
-
-    A part of it, as long series have Delta values far below 1e-9, and some rounding errors of sums over edges.
-    """
-    return lambda delta: delta + 1e-9 * abs(delta) + (1e3 if precision < 1e-10 else 8.0) * precision
-
-
-def untangle(
-    B: Floats, deltas: Floats, scale: Floats, tie: Callable[[float], float], n_wanted: int
-) -> tuple[Floats, Floats]:
+def untangle(B: Floats, deltas: Floats, scale: Floats, tie: float, n_wanted: int) -> tuple[Floats, Floats]:
     """Fix the rotation among features with equal Delta values.
 
     Slowness alone leaves it open. Among equally slow features, those with the smallest weights on standardised
@@ -124,7 +116,7 @@ def untangle(
     B, deltas = B.copy(), deltas.copy()
     start = 0
     while start < min(n_wanted, len(deltas)):
-        stop = start + int(np.searchsorted(deltas[start:], tie(deltas[start]), side="right"))
+        stop = start + int(np.searchsorted(deltas[start:], (1 + TIE) * deltas[start] + tie, side="right"))
         if stop - start > 1:
             weights = B[:, start:stop] * scale[:, None]
             V = np.linalg.eigh(weights.T @ weights)[1]
