@@ -48,9 +48,8 @@ def main():
                     best[function] = min(best.get(function, np.inf), time.perf_counter() - start)
         error = np.abs(found[whole] - found[in_batches]).max()
         a, b = best[whole], best[in_batches]
-        rows.append(
-            [n_variables, f"{a:.2f}", f"{b:.2f}", f"{b / a:.2f}", f"{1e3 * b / options.batches:.2f}", f"{error:.0e}"]
-        )
+        per_batch = f"{1e3 * b / options.batches:.2f}"
+        rows.append([str(n_variables), f"{a:.2f}", f"{b:.2f}", f"{b / a:.2f}", per_batch, f"{error:.0e}"])
     header = ["variables", "fit, s", "batches, s", "ratio", "ms a batch", "largest difference of Delta"]
     print_table(f"{options.batches} batches of {BATCH} samples", header, rows)
 

@@ -229,9 +229,9 @@ class LiteralNode:
         """Principal axes as rows; none where nothing varies."""
         variances, axes = _principal(self._summed(_covariance(fields, w)))
         if self.like is None:
-            ratios = variances[: self.spec.pca] / max(variances[0], 1e-300)
-            self.n_axes = int(np.sum(ratios > 1e-12))
-            _doubt_near(self.decided.doubts, ratios, 1e-12, "PCA")
+            ratios, cut = variances[: self.spec.pca] / max(variances.sum(), 1e-300), max(1e-12, 16 * self.spec.eps)
+            self.n_axes = int(np.sum(ratios > cut))
+            _doubt_near(self.decided.doubts, ratios, cut, "PCA")
         else:
             self.n_axes = self.like.n_axes
         axes[self.n_axes :] = 0

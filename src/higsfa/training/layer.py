@@ -339,10 +339,11 @@ def make_frontends(gathering: Gathering, means: Floats | None) -> tuple[Frontend
     if plan.pca is None:
         return tuple(plan.frontend(mean) for mean, _ in found)
     out: list[Any] = [None] * len(found)
+    least = max(1e-12, 16 * plan.precision(gathering.dtype))  # of the variance; below it axes are rounding errors
 
     def project(p: int) -> None:
         mean, C = found[p]
-        some = principal_axes(C, 1e-12 * max(float(np.trace(C)), 0.0), plan.n_inputs)[1]
+        some = principal_axes(C, least * max(float(np.trace(C)), 0.0), plan.n_inputs)[1]
         axes = np.zeros((plan.n_raw, plan.n_inputs))
         axes[:, : some.shape[1]] = some
         out[p] = plan.frontend(np.zeros(plan.n_inputs), Projection(axes.T, mean))
