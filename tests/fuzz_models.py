@@ -27,7 +27,20 @@ from higsfa import (
     save,
 )
 from higsfa.core.expansion.expansion import parse_expansion
-from higsfa.graphs import ClusteredGraph, EdgeGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
+from higsfa.core.node.solve import NodeOptions
+from higsfa.graphs import (
+    ClusteredGraph,
+    CodeGraph,
+    EdgeGraph,
+    GraphSum,
+    LabelGraph,
+    MixedGraph,
+    SequenceGraph,
+    SerialGraph,
+    UniformGraph,
+    WindowGraph,
+)
+from higsfa.training.statistics import Statistics
 from model_files import taken_apart, with_header
 
 POOL = [None, True, False, *NUMBERS, 0.5, -1.5, 1e308, "", "a" * 5000, "polynomial8", "identity", "quadratic"]
@@ -73,6 +86,10 @@ def models():
         ),
         "LabelHead": LabelHead("cv", {"age": 4}, integer={"age": True}, cv=2).fit(X, labels),
         "LabelHead of a vector": LabelHead(2).fit(frame, X[:, 0]),
+        "label graph": GSFA(2, graph=LabelGraph(n_harmonics=2, label_range=(0, 5)) + 0.5 * UniformGraph()).fit(X, y),
+        "sums of labels": GSFA(graph=LabelGraph(n_harmonics=2, label_range=(0, 5))).fit(X, y).statistics_,
+        "sums of classes": GSFA(graph=CodeGraph()).fit(X, y.astype(str)).statistics_,
+        "sums in time": SFA(expansion="identity | quadratic[:2]", center=np.arange(6)).fit(X).statistics_,
         "Pipeline": make_pipeline(
             HiGSFA([Layer((3, 3), n_components=2)], graph="clustered"), IGSFA(3), LabelHead()
         ).fit(images, y),
@@ -308,7 +325,24 @@ def use(path, thorough):
         model = load(path)
     except ModelFileError:
         return "refused"
-    return quietly(lambda: use_model(model, path, thorough))
+    work = use_statistics if isinstance(model, Statistics) else use_model
+    return quietly(lambda: work(model, path, thorough))
+
+
+def use_statistics(statistics, path, thorough):
+    """Add, take away, solve: whatever the numbers, a result or a ValueError."""
+    outcome = "used"
+    try:
+        str(statistics)
+        (statistics + statistics) - statistics
+        node = statistics.solve(NodeOptions(n_components=2))
+        node.encode(np.zeros((node.frontend.n_inputs, 3)))
+    except (ValueError, FloatingPointError):
+        outcome = "used, with a ValueError about its numbers"
+    if thorough:
+        save(statistics, path)
+        load(path)
+    return outcome
 
 
 def use_model(model, path, thorough):

@@ -6,7 +6,7 @@ import pytest
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.linalg import fix_signs
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.node.solve import NodeOptions, _inverted, slow_features, solve_node
+from higsfa.core.node.solve import NodeOptions, _inverted, slow_features, solve_node, untangle
 from higsfa.core.sums.sums import Covariances, Sums, Weighting, covariances
 
 
@@ -152,3 +152,9 @@ def test_scales_are_inverted_as_by_a_decomposition(diagonal):
     if len(diagonal) > 1:
         A[0, 1] = 0.3
         np.testing.assert_allclose(_inverted(A), np.linalg.pinv(A, rcond=1e-14))
+
+
+@pytest.mark.parametrize("deltas", [[-1e6, -1.0, 2.0], [np.nan, np.nan], [0.0, 0.0, 1e-300]])
+def test_whatever_the_delta_values_features_are_untangled_in_the_end(deltas):
+    B, found = untangle(np.eye(3)[:, : len(deltas)], np.array(deltas), np.ones(3), 1e-13, 3)
+    assert B.shape == (3, len(deltas)) == (3, len(found))

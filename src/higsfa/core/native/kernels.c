@@ -1,5 +1,5 @@
 /* The inner loops that numpy would need several passes over memory for: sum_tile and encode_tile, for two types of
-   numbers. fused.py calls them and checks what it hands over; nothing is checked here. The package works without them,
+   numbers. tile.py calls them and checks what it hands over; nothing is checked here. The package works without them,
    more slowly. */
 
 #include <stdint.h>

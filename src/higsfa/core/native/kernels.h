@@ -205,7 +205,7 @@ typedef void (*NAME(Gemm))(char *, char *, int *, int *, int *, REAL *, const RE
                            REAL *, int *);
 typedef void (*NAME(Axpy))(int *, REAL *, const REAL *, int *, REAL *, int *);
 
-/* From raw input to expanded variables: what is fixed for a node. Fields as in fused.py. */
+/* From raw input to expanded variables: what is fixed for a node. Fields as in tile.py. */
 typedef struct {
     int64_t n_raw, n_inputs, n_variables, n_operations;
     const REAL *projection, *center, *low, *high;

@@ -83,7 +83,7 @@ def slow_features(
     most = max(n_features, n_deltas) if shrinkage else n_features
     deltas, B = pencil.pairs(most + 1)
     n = min(most, int(np.searchsorted(deltas, np.inf if shrinkage else limit)))
-    if n > 0 and len(deltas) < pencil.rank and deltas[-1] <= (1 + TIE) * deltas[n - 1] + tie:
+    if n > 0 and len(deltas) < pencil.rank and deltas[-1] <= deltas[n - 1] + TIE * abs(deltas[n - 1]) + tie:
         deltas, B = pencil.pairs(pencil.rank)  # equally slow features must not be cut apart
     if not shrinkage and len(deltas) < min(n_deltas, pencil.rank):
         deltas = pencil.values()
@@ -116,7 +116,8 @@ def untangle(B: Floats, deltas: Floats, scale: Floats, tie: float, n_wanted: int
     B, deltas = B.copy(), deltas.copy()
     start = 0
     while start < min(n_wanted, len(deltas)):
-        stop = start + int(np.searchsorted(deltas[start:], (1 + TIE) * deltas[start] + tie, side="right"))
+        last = deltas[start] + TIE * abs(deltas[start]) + tie
+        stop = start + max(1, int(np.searchsorted(deltas[start:], last, side="right")))  # past NaN, too
         if stop - start > 1:
             weights = B[:, start:stop] * scale[:, None]
             V = np.linalg.eigh(weights.T @ weights)[1]
