@@ -67,8 +67,9 @@ class StreamEstimator(NodeEstimator):
         """
         if not 0 < forgetting <= 1:
             raise ValueError(f"forgetting must be above 0 and at most 1, got {forgetting!r}")
-        kind = [(name, _kind(value)) for name, value in (*batch.items(), *self.get_params(deep=False).items())]
-        if forgetting < 1 or kind != self._known_kind:
+        kind = [_kind(value) for value in (*batch, *batch.values(), *self.get_params(deep=False).values())]
+        is_new = self._known_kind is None or not _same(kind, self._known_kind)
+        if forgetting < 1 or is_new:
             self._settle()
             if forgetting < 1 and self._statistics is not None:
                 self._statistics = self._statistics.scaled(forgetting)
@@ -77,7 +78,7 @@ class StreamEstimator(NodeEstimator):
         n = sum(len(one["X"]) for one in self._pending)
         X = batch["X"]
         is_large = not isinstance(X, np.ndarray) or np.abs(X).max(initial=0.0) > 1e9  # may overflow: say so here
-        if n >= MAX_ROWS or n * self.n_features_in_ >= MAX_VALUES or kind != self._known_kind or is_large:
+        if n >= MAX_ROWS or n * self.n_features_in_ >= MAX_VALUES or is_new or is_large:
             self._settle()
             self._known_kind = kind
 
@@ -119,4 +120,11 @@ def _kind(value: Any) -> Any:
     """What tells batches apart that cannot be put one after the other without changing a value."""
     if isinstance(value, np.ndarray):
         return "text" if value.dtype.kind in "SU" else value.dtype
-    return value if isinstance(value, str | float | int | list | None) else id(value)
+    return value
+
+
+def _same(kind: list[Any], other: list[Any]) -> bool:
+    plain = str | float | int | list | np.dtype
+    return len(kind) == len(other) and all(
+        a is b or (isinstance(a, plain) and type(a) is type(b) and a == b) for a, b in zip(kind, other, strict=True)
+    )
