@@ -31,10 +31,13 @@ NUMERICAL = [
     "tests/test_constant_data.py",
     "tests/test_estimators_oracles.py",
     "tests/test_graphs.py",
+    "tests/test_found_by_attack.py",
+    "tests/test_label_graphs.py",
     "tests/test_label_head.py",
     "tests/evaluation/test_metrics.py",
     "tests/test_networks.py",
     "tests/test_properties.py",
+    "tests/test_streams.py",
     "tests/test_tied_windows.py",
 ]
 """Folders and files; a test that compares numbers belongs here."""
