@@ -102,13 +102,7 @@ def write_explorer(
     features = np.asarray(network.transform(source), dtype=np.float64)
     components = np.asarray(decoder.components_, dtype=np.float64) * gain
     n_features = features.shape[1]
-    if components.shape != (n_features, np.prod(shape)):
-        raise ValueError(
-            f"decoder.components_ has shape {components.shape}, but the network makes {n_features} features of "
-            f"{np.prod(shape)} pixel values; fit the decoder to this network's features and images"
-        )
-    if (found := head.n_features_in_) > n_features:
-        raise ValueError(f"head was fitted to {found} features, but the network makes {n_features}; fit it to these")
+    _check_fit(components.shape, (n_features, int(np.prod(shape))), head)
     intercept = (np.asarray(decoder.intercept_, dtype=np.float64) - black) * gain
     rows = np.unique(np.linspace(0, len(source) - 1, min(len(source), n_examples)).round().astype(np.intp))
     photographs = _photographs(source, rows, black, white)
@@ -139,6 +133,20 @@ def write_explorer(
     )
     write_atomically(out, page.encode("utf-8"))
     return Path(out)
+
+
+def _check_fit(found: tuple[int, ...], expected: tuple[int, int], head: LabelHead) -> None:
+    """Raise unless decoder and head were fitted to the features of the network."""
+    n_features, n_pixels = expected
+    if found != expected:
+        raise ValueError(
+            f"decoder.components_ has shape {found}, but the network makes {n_features} features of {n_pixels} pixel "
+            "values; fit the decoder to this network's features and images"
+        )
+    if head.n_features_in_ > n_features:
+        raise ValueError(
+            f"head was fitted to {head.n_features_in_} features, but the network makes {n_features}; fit it to these"
+        )
 
 
 def _photographs(source: Source, rows: NDArray[np.intp], black: float, white: float) -> NDArray[np.uint8]:

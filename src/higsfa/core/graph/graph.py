@@ -216,13 +216,9 @@ class TrainingGraph:
             return np.asarray(np.where(variance > 0, energy / self.total_edge_weight / variance, np.nan))
 
     def slowness(self, Y: ArrayLike) -> float:
-        """The sum of max(0, 1 - Delta / 2) over features, decorrelated one after the other.
+        """The sum of max(0, 1 - Delta / 2) over features (N, k), decorrelated one after the other.
 
         A feature that says nothing new adds nothing, nor does one that is no slower than noise (Delta 2).
-
-        Parameters
-        ----------
-        Y : array-like of shape (N,) or (N, k)
         """
         values = np.asarray(Y, dtype=np.float64)
         values = values[:, None] if values.ndim == 1 else values
