@@ -175,6 +175,20 @@ def test_where_it_is_not_exact_the_message_says_what_to_change(model, hint, meth
         getattr(model, method)
 
 
+@pytest.mark.parametrize("params", [{"graph": "labels"}, {"graph": 3}, {"expansion": "quadratik"}])
+def test_wrong_parameters_do_not_break_hasattr_and_dir(params):
+    model = GSFA(**{"graph": "clustered", **params})
+    assert not hasattr(model, "partial_fit")
+    assert "fit" in dir(model)
+
+
+@pytest.mark.parametrize("graph", ["clustered", "code"])
+def test_streams_have_as_many_classes_as_come(graph):
+    many = rng.integers(0, 45, N)
+    model = GSFA(graph=graph).partial_fit(X[:300], many[:300]).partial_fit(X[300:], many[300:])
+    np.testing.assert_allclose(model.delta_values_, GSFA(graph=graph).fit(X, many).delta_values_, atol=1e-10)
+
+
 def test_labels_outside_the_range_and_samples_that_are_no_numbers_are_refused_at_once():
     model = GSFA(graph=LabelGraph(label_range=(0, 100))).partial_fit(X[:50], AGE[:50])
     before = model.partial_fit(X[50:60], AGE[50:60]).transform(X)

@@ -79,13 +79,15 @@ class LabelledEstimator(StreamEstimator):
                 self._adopt(GraphStatistics(*sums, BUILT_BEFOREHAND, plan.weighting), X)
         return self
 
-    def _gather(self, X: Source, y: Any, recipe: GraphRecipe, w: np.ndarray, groups: Any) -> Statistics:
-        """Statistics of samples; of the kind that adds, where the recipe allows it."""
+    def _gather(
+        self, X: Source, y: Any, recipe: GraphRecipe, w: np.ndarray, groups: Any, most: float = MAX_CLASS_CHANNELS
+    ) -> Statistics:
+        """Statistics of samples; of the kind that adds where the recipe allows it, and at most so many classes."""
         recipe = recipe.settled(y, w)
         origin = recipe.origin(y)
         if isinstance(recipe, ClusteredGraph | CodeGraph):
             codes, classes = _classes(y, recipe, len(X))
-            if len(classes) <= MAX_CLASS_CHANNELS:
+            if len(classes) <= most:
                 return gather_classes(self._data(X, w), codes, classes, w, origin, _rule(recipe))
         if recipe.is_low_rank:
             unit = unit_of(w)
@@ -98,7 +100,7 @@ class LabelledEstimator(StreamEstimator):
     @exact
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(LABELS)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, forgetting: float = 1.0) -> Any:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, forgetting: float = 1.0) -> Any:
         """Continue fitting with more labelled samples, in any order; the result is that of `fit` on all of them.
 
         It is exact for classes (ClusteredGraph, CodeGraph) and for numbers (LabelGraph with a `label_range`, or sums of
@@ -120,7 +122,7 @@ class LabelledEstimator(StreamEstimator):
     @exact
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(LABELS)
-    def unlearn(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+    def unlearn(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """Take labelled samples out of the fit again: the result is that of a fit that never saw them.
 
         The range that inputs are clipped to stays as it was.
@@ -164,7 +166,7 @@ class LabelledEstimator(StreamEstimator):
         names = batches[0]["names"]
         y: Any = {name: joined(batches, f"label {name!r}") for name in names}
         y = y[None] if names == [None] else y
-        return self._gather(samples_of(batches), y, as_recipe(self.graph), joined(batches, "w"), None)
+        return self._gather(samples_of(batches), y, as_recipe(self.graph), joined(batches, "w"), None, np.inf)
 
     def _accepts(self, origin: Origin) -> bool:
         return origin == BUILT_BEFOREHAND or as_recipe(self.graph).makes(origin)

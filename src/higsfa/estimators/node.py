@@ -274,6 +274,6 @@ class NodeEstimator(Extractor):
         return np.ascontiguousarray(self._node.decode(Y.T).T)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names such as ``igsfa_slow0`` of the slow features, then ``igsfa_rec0`` of the reconstructive ones."""
+        """Names of the class and kind: ``igsfa_slow0`` ... for slow features, ``igsfa_rec0`` ... for the others."""
         names = feature_names(type(self).__name__.lower(), self.n_slow_, self.n_components_)
         return np.asarray(names, dtype=object)

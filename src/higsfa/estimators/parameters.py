@@ -14,7 +14,8 @@ layers : list of Layer, optional
     The layers, bottom up; by default a pyramid for the shape of the input (see :func:`higsfa.presets.pyramid`).
 graph : recipe or str, default="auto"
     How labels become similarities: a recipe of :mod:`higsfa.graphs` or one of "clustered", "serial", "mixed",
-    "window", "sequence", "label", "code". "auto" is clustered for discrete labels and serial for continuous ones.
+    "window", "sequence", "label", "code", "uniform". "auto" is clustered for discrete labels and serial for
+    continuous ones.
 expansion : str, Expansion or callable, default="identity"
     Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
     :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.
@@ -64,7 +65,7 @@ y : array-like of shape (n_samples,) or (n_samples, n_labels), DataFrame or dict
 NO_LABELS = "\ny : ignored"
 FIT = """
 X : array-like of shape (n_samples, n_features), source, zarr or dask array
-    Samples; for networks also of shape (n_samples, *input_shape).
+    Samples; networks take them in shape (n_samples, *input_shape), too.
 graph : recipe, TrainingGraph or str, optional
     Used instead of the parameter `graph`.
 sample_weight : array-like of shape (n_samples,), optional
@@ -72,7 +73,7 @@ sample_weight : array-like of shape (n_samples,), optional
 groups : array-like of shape (n_samples,), optional
     The recording of each sample, for graphs in time order. No transition is made from one recording to the next.
 forgetting : float, default=1.0
-    What samples before this batch count from now on, for streams that drift; 1 forgets nothing.
+    Factor on the weight of all earlier samples, for streams that drift; 1 forgets nothing.
 checkpoint : path, optional
     Folder for finished layers. An interrupted fit of the same data, labels and settings continues from there, to the
     same bits.
@@ -91,7 +92,8 @@ rank_ : int
 mean_ : array of shape (n_features,)
     What is subtracted from the input.
 statistics_ : Statistics
-    The sums behind the fit. They add: ``a.statistics_ + b.statistics_``; see `fit_from_statistics`.
+    The sums behind the fit; see `fit_from_statistics`. Those of time series, classes and label graphs add and subtract:
+    ``a.statistics_ + b.statistics_``.
 n_features_in_ : int
     Number of inputs.
 """

@@ -28,7 +28,10 @@ class exact:
     def __get__(self, estimator: Any, owner: Any = None) -> Any:
         if estimator is None:
             return self._method
-        reason = estimator._why_inexact()
+        try:
+            reason = estimator._why_inexact()
+        except (TypeError, ValueError) as error:  # of a parameter: hasattr and dir must not fail
+            reason = str(error)
         if reason:
             raise AttributeError(f"{type(estimator).__name__}.{self._method.__name__}: {reason}")
         return MethodType(self._method, estimator)

@@ -65,7 +65,7 @@ class Origin:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Statistics:
     """Sums over samples, and the way from sums to covariances.
 
@@ -164,6 +164,9 @@ class Statistics:
     def __str__(self) -> str:
         return f"statistics for {self.origin}"
 
+    def __repr__(self) -> str:
+        return f"<{self}, {self.sums.first.shape[1]} variables>"
+
     def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
         """Both with the same channels."""
         return self, other
@@ -190,7 +193,7 @@ def _check_same_inputs(a: Frontend, b: Frontend) -> None:
     raise ValueError(f"statistics of different variables cannot be added: they have {what}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GraphStatistics(Statistics):
     """Statistics for a graph that was built from all labels at once; those of two graphs are not those of a third."""
 
@@ -218,7 +221,7 @@ class GraphStatistics(Statistics):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SequenceStatistics(Statistics):
     """Statistics of recordings; adding two adds recordings, without a transition between them."""
 
@@ -228,7 +231,7 @@ class SequenceStatistics(Statistics):
         return Weighting(np.array([[1.0], [0.0], [1.0]]), (), self.sums.edge_weight)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelStatistics(Statistics):
     """Statistics for graphs of label functions. Channels are vertex weights and sample weights.
 
@@ -267,7 +270,7 @@ class ClassRule:
     n_features: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClassStatistics(Statistics):
     """Statistics class by class: enough for a graph of classes once all samples have been seen."""
 
