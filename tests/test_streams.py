@@ -13,8 +13,9 @@ from sklearn.model_selection import GridSearchCV
 
 from higsfa import GSFA, IGSFA, ISFA, SFA, HiGSFA, Layer, load, save
 from higsfa.estimators import stream
-from higsfa.graphs import ClusteredGraph, CodeGraph, LabelGraph, SerialGraph, UniformGraph
+from higsfa.graphs import ClusteredGraph, CodeGraph, GraphSum, LabelGraph, SerialGraph, UniformGraph
 from model_files import edited, refused
+from oracles import dense_gsfa, dense_label
 
 rng = np.random.default_rng(0)
 N = 400
@@ -324,3 +325,82 @@ def test_scores_serve_a_grid_search(model):
 def test_networks_have_scores():
     net = HiGSFA([Layer(3, n_components=2), Layer(2, n_components=3)], graph=SerialGraph(n_groups=8)).fit(X, AGE)
     assert 0 < net.score(X, AGE) < 3
+
+
+# --- found by attack -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("n_harmonics", "label_range"), [(9, (0, 300)), (9, (0, 1000)), (30, (0, 200))])
+def test_labels_that_fill_little_of_their_range_cost_no_digits(dtype, n_harmonics, label_range):
+    graph = LabelGraph(n_harmonics=n_harmonics, label_range=label_range)
+    v, gamma = dense_label(AGE, np.ones(N), n_harmonics, label_range)
+    data = X.astype(dtype)
+    expected = dense_gsfa(data.astype(float), v, gamma).deltas
+    built = graph.build(AGE)
+    np.testing.assert_allclose(built.free_responses(1).delta_values, 2 / (n_harmonics + 2), atol=1e-8)
+    if n_harmonics == 30:
+        return  # which of so many functions depend on others is a matter of rounding
+    network = HiGSFA([Layer(6, n_components=6, expansion="identity")], graph=graph)
+    for model in (GSFA(graph=graph).fit(data, graph=built), network.fit(data, AGE)):
+        np.testing.assert_allclose(model.delta_values_[:3], expected[:3], atol=1e-8 if dtype is np.float64 else 1e-4)
+    found = GSFA(graph=graph).fit(data, AGE).delta_values_
+    np.testing.assert_allclose(found[:3], expected[:3], atol=1e-4)
+
+
+def test_ranges_that_differ_in_their_last_digits_are_different_graphs():
+    day = 20240101 + AGE % 30
+    one = GSFA(graph=LabelGraph(label_range=(20240101, 20240131))).fit(X, day).statistics_
+    other = GSFA(graph=LabelGraph(label_range=(20240060, 20240140))).fit(X, day).statistics_
+    with pytest.raises(ValueError, match="different graphs"):
+        one + other
+
+
+def test_a_recording_that_was_unlearned_does_not_go_on():
+    a, b = np.cumsum(rng.standard_normal((2, 300, 4)), axis=1) + np.array([0, 100])[:, None, None]
+    assert_deltas = np.testing.assert_allclose
+    assert_deltas(SFA().partial_fit(a).unlearn(a).partial_fit(b).delta_values_, SFA().fit(b).delta_values_, atol=1e-9)
+    whole = rng.integers(0, 2, (200, 3))
+    parts = SFA(lag=50).partial_fit(X[:, :3]).partial_fit(whole)
+    assert_deltas(parts.delta_values_, SFA(lag=50).fit(np.r_[X[:, :3], whole]).delta_values_, atol=1e-9)
+
+
+def test_tiny_weights_make_classes_too():
+    tiny, plain = (GSFA(graph=CodeGraph()).fit(X, KIND, sample_weight=np.full(N, w)) for w in (1e-12, 1.0))
+    np.testing.assert_allclose(tiny.delta_values_, plain.delta_values_, atol=1e-9)
+
+
+def test_batches_are_not_lost_by_an_error():
+    model = GSFA(graph="clustered").partial_fit(X[:200], KIND[:200].astype(object))
+    with pytest.raises(ValueError, match="numbers"):
+        model.partial_fit(X[200:], KIND[200:].astype(str).astype(object))
+    whole = GSFA(graph="clustered").fit(X, KIND)
+    np.testing.assert_allclose(model.partial_fit(X[200:], KIND[200:]).delta_values_, whole.delta_values_, atol=1e-10)
+
+
+def test_statistics_that_make_no_graph_leave_the_model_as_it_was():
+    graph = LabelGraph(label_range=(0, 100))
+    empty = GSFA(graph=graph).partial_fit(X[:, :4], np.full(N, np.nan)).statistics_
+    model = GSFA(graph=graph).fit(X, AGE)
+    with pytest.raises(ValueError, match="label"):
+        model.fit_from_statistics(empty)
+    assert model.statistics_.frontend.n_inputs == model.n_features_in_ == 6
+
+
+def test_no_samples_travel_with_a_pickle():
+    model = GSFA(graph=LabelGraph(label_range=(0, 100))).partial_fit(X[:10], AGE[:10]).partial_fit(X[10:], AGE[10:])
+    assert len(pickle.dumps(model)) < X.nbytes
+
+
+def test_sums_within_sums_are_sums():
+    inner = LabelGraph("age", 2, (0, 100)) + LabelGraph("height", 2, (120, 220))
+    outer = GraphSum([inner, UniformGraph()], [1.0, 0.5])
+    whole = GSFA(graph=outer).fit(X, LABELS)
+    parts = GSFA(graph=outer).partial_fit(X[:100], some(slice(100))).partial_fit(X[100:], some(slice(100, N)))
+    assert_same(parts, whole)
+    GSFA(graph=outer).fit_from_statistics(whole.statistics_)
+
+
+def test_many_classes_have_codes_quickly():
+    graph = CodeGraph().build(np.repeat(np.arange(600), 2))
+    assert graph.is_consistent()

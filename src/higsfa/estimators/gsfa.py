@@ -17,13 +17,13 @@ from higsfa.graphs import (
     ClusteredGraph,
     CodeGraph,
     GraphRecipe,
-    GraphSum,
     LabelGraph,
     TrainingGraph,
     UniformGraph,
     as_recipe,
     check_weights,
 )
+from higsfa.graphs.recipes import _terms
 from higsfa.training.sources import Source
 from higsfa.training.statistics import (
     MAX_CLASS_CHANNELS,
@@ -137,7 +137,7 @@ class LabelledEstimator(StreamEstimator):
 
     def _why_inexact(self) -> str:
         recipe = as_recipe(self.graph)
-        parts = recipe.graphs if isinstance(recipe, GraphSum) else [recipe]
+        parts = _terms(recipe)[0]
         if any(isinstance(part, LabelGraph) and part.label_range is None for part in parts):
             return "a LabelGraph needs to know all labels there may be: give it label_range=(low, high)"
         if not (isinstance(recipe, ClusteredGraph | CodeGraph) or recipe.is_low_rank):
@@ -152,7 +152,7 @@ class LabelledEstimator(StreamEstimator):
         X, y, recipe = self._check_batch(X), as_labels(y), as_recipe(self.graph)
         w = np.array(check_weights(sample_weight, len(X)))
         labels: dict[Any, np.ndarray] = {}
-        for part in recipe.graphs if isinstance(recipe, GraphSum) else [recipe]:
+        for part in _terms(recipe)[0]:
             if not isinstance(part, UniformGraph):
                 labels[part.label] = np.array(pick_label(y, part.label, len(X)))
             if isinstance(part, LabelGraph):

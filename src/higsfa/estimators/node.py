@@ -31,6 +31,7 @@ from higsfa.estimators.validation import (
     is_dask,
     product_dtype,
     report_not_finite,
+    unchanged_on_error,
     working_dtype,
 )
 from higsfa.training.gather import NodeData, column_means, reader_of
@@ -45,6 +46,7 @@ class NodeEstimator(Extractor):
     _statistics: Statistics | None = None
     _solved: Node | None = None
     _pending: tuple[dict[str, Any], ...] = ()  # batches whose sums have not been taken yet
+    _known_kind: Any = None  # of the batches so far
 
     _parameter_constraints: dict[str, Any] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -110,7 +112,7 @@ class NodeEstimator(Extractor):
 
     def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
         """Take these sums for those of all samples, and solve."""
-        self._statistics, self._pending = statistics, ()
+        self._statistics, self._pending, self._known_kind = statistics, (), None
         self._solved = self._solve(X)
 
     def _solve(self, X: Source | None = None) -> Node:
@@ -220,7 +222,8 @@ class NodeEstimator(Extractor):
             raise ValueError("statistics were gathered with another center than this estimator has")
         if not self._accepts(statistics.origin):
             raise ValueError(f"statistics were gathered for {statistics.origin}, which does not fit {self!r}")
-        self._adopt(statistics)
+        with unchanged_on_error(self):
+            self._adopt(statistics)
         for name in ("feature_names_in_", "_tail", "_recording"):  # of what was fitted before
             self.__dict__.pop(name, None)
         self.n_features_in_ = statistics.frontend.n_inputs

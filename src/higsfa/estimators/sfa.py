@@ -87,7 +87,7 @@ class SequenceEstimator(StreamEstimator):
             known, batch = self.statistics_, self._batch(X, groups)
             lengths = build.recording_lengths(batch["groups"], len(batch["X"]))
             self._statistics = known - self._sequence(batch["X"], lengths, 0)
-            self._solved = None
+            self._solved = self._tail = self._recording = None  # the recording ends
         return self
 
     def _batch(self, X: Any, groups: Any) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class SequenceEstimator(StreamEstimator):
         ids = [None] * len(lengths) if groups is None else groups[np.cumsum(lengths) - lengths].tolist()
         tail = X[:0] if self._tail is None or ids[0] != self._recording else self._tail
         if len(tail):
-            X = np.concatenate([tail.astype(X.dtype, copy=False), X])
+            X = np.concatenate([tail, X])
             lengths[0] += len(tail)
         statistics = self._sequence(X, lengths, len(tail))
         self._tail, self._recording = X[max(len(X) - lengths[-1], len(X) - self.lag) :].copy(), ids[-1]

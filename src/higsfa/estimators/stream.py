@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from types import MethodType
 from typing import Any
 
@@ -12,7 +13,7 @@ from higsfa.core.expansion.expansion import as_expansion
 from higsfa.estimators.node import NodeEstimator
 from higsfa.estimators.validation import assert_finite, check_data, report_not_finite
 from higsfa.training.sources import Array as ArraySource
-from higsfa.training.sources import as_source
+from higsfa.training.sources import Source, as_source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
 
 MAX_ROWS, MAX_VALUES = 8192, 2**22
@@ -40,9 +41,6 @@ class exact:
 class StreamEstimator(NodeEstimator):
     """What estimators share that are fitted batch by batch."""
 
-    _known_kind: Any = None
-    """Of the batches so far."""
-
     def _why_inexact(self) -> str:
         """Why batches do not add up to a fit of all samples; empty if they do."""
         if self.center is None and not as_expansion(self.expansion).is_linear:
@@ -68,9 +66,12 @@ class StreamEstimator(NodeEstimator):
 
         A batch of a new kind is added at once, so that whatever is wrong with it is said here.
         """
-        if not 0 < forgetting <= 1:
+        if not isinstance(forgetting, Real) or not 0 < forgetting <= 1:
             raise ValueError(f"forgetting must be above 0 and at most 1, got {forgetting!r}")
-        kind = [_kind(value) for value in (*batch, *batch.values(), *self.get_params(deep=False).values())]
+        params = [
+            value.tobytes() if isinstance(value, np.ndarray) else value for value in self.get_params(False).values()
+        ]
+        kind = [*batch, *map(_kind, batch.values()), *params]
         is_new = self._known_kind is None or not _same(kind, self._known_kind)
         if forgetting < 1 or is_new:
             self._settle()
@@ -88,7 +89,7 @@ class StreamEstimator(NodeEstimator):
     def _settle(self) -> None:
         """Add the sums of all batches that wait."""
         if self._pending:
-            batches, self._pending = self._pending, ()
+            batches = self._pending
             with np.errstate(all="ignore"):
                 new = self._sum_batches(batches)
                 if not new.sums.is_finite():
@@ -99,6 +100,11 @@ class StreamEstimator(NodeEstimator):
                     f"they are for up to {MAX_CLASS_CHANNELS} classes of one label"
                 )
             self._statistics = new if self._statistics is None else self._statistics + new
+            self._pending = ()
+
+    def __getstate__(self) -> Any:
+        self._settle()  # no samples in a pickle
+        return super().__getstate__()
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters; batches that wait are summed with the old ones first."""
@@ -121,13 +127,17 @@ def samples_of(batches: tuple[dict[str, Any], ...]) -> Any:
 
 def _kind(value: Any) -> Any:
     """What tells batches apart that cannot be put one after the other without changing a value."""
-    if isinstance(value, np.ndarray):
-        return "text" if value.dtype.kind in "SU" else value.dtype
-    return value
+    if isinstance(value, Source):
+        return type(value)
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.dtype.kind == "O":
+        return sorted({issubclass(one, str | bytes) for one in map(type, value.tolist()) if one is not type(None)})
+    return value.dtype.kind if value.dtype.kind in "SU" else value.dtype
 
 
 def _same(kind: list[Any], other: list[Any]) -> bool:
-    plain = str | float | int | list | np.dtype
+    plain = str | bytes | float | int | list | np.dtype
     return len(kind) == len(other) and all(
         a is b or (isinstance(a, plain) and type(a) is type(b) and a == b) for a, b in zip(kind, other, strict=True)
     )

@@ -87,9 +87,15 @@ class GraphRecipe(BaseEstimator):
 
 
 def _terms(recipe: GraphRecipe) -> tuple[list[GraphRecipe], list[float]]:
-    if isinstance(recipe, GraphSum):
-        return list(recipe.graphs), recipe._weights()
-    return [recipe], [1.0]
+    """Recipes that are no sums, and their weights."""
+    if not isinstance(recipe, GraphSum):
+        return [recipe], [1.0]
+    found = [
+        (graph, outer * weight)
+        for outer, part in zip(recipe._weights(), recipe.graphs, strict=True)
+        for graph, weight in zip(*_terms(part), strict=True)
+    ]
+    return [graph for graph, _ in found], [weight for _, weight in found]
 
 
 class GraphSum(GraphRecipe):
@@ -120,10 +126,10 @@ class GraphSum(GraphRecipe):
         return GraphSum([graph.settled(y, w) for graph in self.graphs], self.weights)
 
     def makes(self, origin: Origin) -> bool:
-        own = list(zip(self._weights(), self.graphs, strict=True))
-        return len(own) == len(origin.terms) and all(
+        graphs, weights = _terms(self)
+        return len(graphs) == len(origin.terms) and all(
             weight == factor and graph.makes(Origin(((1.0, *name),)))
-            for (weight, graph), (factor, *name) in zip(own, origin.terms, strict=True)
+            for graph, weight, (factor, *name) in zip(graphs, weights, origin.terms, strict=True)
         )
 
     def origin(self, y: Any) -> Origin:
@@ -407,7 +413,7 @@ def _told(value: Any) -> str:
         values = np.ascontiguousarray(value, dtype=np.float64)
         return f"<{values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:8]}>"
     if isinstance(value, np.ndarray | list | tuple):
-        return f"({', '.join(f'{number:g}' for number in np.ravel(value).tolist())})"
+        return f"({', '.join(repr(float(number)) for number in np.ravel(value))})"
     return repr(value.item() if isinstance(value, np.generic) else value)
 
 

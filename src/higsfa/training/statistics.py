@@ -292,7 +292,9 @@ class ClassStatistics(Statistics):
 
     def _coded(self, masses: Floats) -> Weighting:
         """Classes in ascending order have the codes 0, 1, ...; v = 1."""
-        order = np.array(sorted(np.flatnonzero(masses > 1e-9), key=lambda i: self.classes[i]), dtype=np.intp)
+        order = np.array(
+            sorted(np.flatnonzero(masses > 1e-12 * masses.sum()), key=lambda i: self.classes[i]), dtype=np.intp
+        )
         K = self.sums.n_channels
         couplings = np.zeros((K, K))
         couplings[np.ix_(1 + order, 1 + order)] = code_couplings(masses[order], self.rule.n_features, name="code")
@@ -350,7 +352,8 @@ def gather_classes(
 
 def gather_labels(data: NodeData, graph: TrainingGraph, unit: float, origin: Origin) -> LabelStatistics:
     """Statistics for graphs of label functions, of which `graph` was built with sample weights divided by `unit`."""
-    sums, shift, frontend, precision = data.gather(label_plan(graph))
+    # In double precision: functions of a label that fills little of its range are nearly dependent.
+    sums, shift, frontend, precision = replace(data, dtype=np.dtype(np.float64)).gather(label_plan(graph))
     edges: list[Any] = [part.edges for part in graph.parts]
     moments, deltas = tuple(unit * one.moments for one in edges), tuple(one.deltas for one in edges)
     return LabelStatistics(scaled(sums, unit), shift, frontend, precision, origin, moments, deltas)

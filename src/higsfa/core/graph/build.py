@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa.core.graph.edges import ChainEdges, GroupEdges, LowRank, LowRankEdges, SparseEdges, chain
+from higsfa.core.graph.edges import ChainEdges, GroupEdges, LowRankEdges, SparseEdges, chain, orthonormal
 from higsfa.core.graph.graph import Part, TrainingGraph
 
 Floats = NDArray[np.float64]
@@ -214,13 +214,12 @@ def code_couplings(masses: Floats, n_features: int | None, *, name: str) -> Floa
         for order in range(n_digits, 1, -1)
         for chosen in combinations(range(n_digits), order)
     ]
-    codes = np.column_stack([np.ones(C), digits, *products])
+    codes = np.vstack([np.ones(C), digits.T, *products])
     deltas = np.concatenate([np.zeros(1 + n_digits), 2.0 * np.arange(1, len(products) + 1) / (len(products) + 1)])
     if n_features is not None:
-        codes, deltas = codes[:, : n_features + 1], deltas[: n_features + 1]
-    basis, strengths = LowRank.of((codes.T * masses) @ codes, deltas)
-    L = codes @ basis.T
-    return np.asarray((L * strengths) @ L.T)
+        codes, deltas = codes[: n_features + 1], deltas[: n_features + 1]
+    L = orthonormal(codes, masses, C)
+    return np.asarray((L.T * ((1.0 - deltas / 2.0) / masses.sum())) @ L)
 
 
 def sequence(lengths: Ints, lag: int, *, scaled: bool = True, may_be_empty: bool = False) -> TrainingGraph:

@@ -7,6 +7,7 @@ vertex and what the edges look like as a sparse matrix (for small N); the sums o
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,7 +137,7 @@ class LowRankEdges(AtomEdges):
     Attributes
     ----------
     moments : (m, m) sums of v h h^T over the functions h, in extended precision.
-    couplings : how gamma is made of the functions.
+    strengths : (m,) lambda / Q.
     """
 
     atoms: NDArray[Any]
@@ -148,7 +149,7 @@ class LowRankEdges(AtomEdges):
     atom_degrees: Floats = field(init=False)
     total_weight: float = field(init=False)
     moments: NDArray[Any] = field(init=False)
-    couplings: LowRank = field(init=False)
+    strengths: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         degrees = np.array([self.rate])
@@ -157,17 +158,23 @@ class LowRankEdges(AtomEdges):
         inside = v > 0
         H, v = self.functions[inside].astype(EXTENDED), v[inside].astype(EXTENDED)
         moments = (H.T * v) @ H
-        couplings = LowRank.of(moments, self.deltas)
-        self.__dict__.update(total_weight=float(moments[0, 0]), moments=moments, couplings=couplings)
+        Q = float(moments[0, 0])
+        strengths = (1.0 - self.deltas / 2.0) / Q if Q > 0 else np.zeros(len(moments))
+        self.__dict__.update(total_weight=Q, moments=moments, strengths=strengths)
 
     def weighted_functions(self) -> Floats:
         """(m, N) functions times vertex weights."""
         v = self.on_samples(self.atom_degrees)
         return np.asarray(np.where(v > 0, self.functions.T * v, 0.0))
 
+    @cached_property
     def orthonormal_functions(self) -> Floats:
-        """(m, N) functions l times vertex weights: gamma is the sum of their products, each times its strength."""
-        return self.couplings.basis @ self.weighted_functions()
+        """(m, N) functions l times vertex weights: gamma is the sum of their products, each times its strength.
+
+        Made orthonormal on the samples, which loses no digits where functions are nearly dependent.
+        """
+        v = self.on_samples(self.atom_degrees)
+        return orthonormal(np.where(v > 0, self.functions.T, 0.0), v) * v
 
     def scaled(self, factor: float) -> LowRankEdges:
         return replace(self, rate=factor * self.rate)
@@ -185,8 +192,28 @@ class LowRankEdges(AtomEdges):
                 f"to_sparse: this graph joins all pairs of {len(self.atoms):,} samples, and its matrix would be full; "
                 f"it is written out for up to {MAX_DENSE:,} of them. Use to_operator()"
             )
-        L = self.orthonormal_functions()
-        return sp.csr_array((L.T * self.couplings.strengths) @ L)
+        L = self.orthonormal_functions
+        return sp.csr_array((L.T * self.strengths) @ L)
+
+
+def orthonormal(functions: Floats, v: Floats, most: float = np.inf) -> Floats:
+    """Functions (m, n) made orthonormal under v / Q, one after the other; 0 for those that depend on earlier ones.
+
+    None beyond the first `most` that do not: there are no more.
+    """
+    out, kept, Q = np.zeros(functions.shape), 0, v.sum()
+    basis = np.zeros(functions.shape)
+    for j, f in enumerate(functions if Q > 0 else ()):
+        size = v @ f**2
+        for _ in range(2):  # twice is enough
+            f = f - (basis[:kept] @ (v * f) / Q) @ basis[:kept]
+        left = v @ f**2
+        if left > DEPENDENT * size:
+            out[j] = basis[kept] = f / np.sqrt(left / Q)
+            kept += 1
+            if kept >= most:
+                break
+    return out
 
 
 class LowRank(NamedTuple):

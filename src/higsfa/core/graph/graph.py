@@ -362,7 +362,7 @@ def _proportional(a: Floats, b: Floats, rtol: float) -> bool:
 def _applied(edges: Edges) -> Callable[[Floats], Floats]:
     """x (N, k) -> gamma x."""
     if isinstance(edges, LowRankEdges):
-        L, strengths = edges.orthonormal_functions(), edges.couplings.strengths[:, None]
+        L, strengths = edges.orthonormal_functions, edges.strengths[:, None]
         return lambda x: L.T @ (strengths * (L @ x))
     if isinstance(edges, GroupEdges):
         kept = np.flatnonzero(edges.atoms >= 0)
@@ -384,8 +384,8 @@ def _edge_energy(edges: Edges, Y: Floats) -> Floats:
         pairs = np.sum(S * (edges.couplings @ S), axis=0)
         return np.asarray(2 * ((w * edges.atom_degrees[atoms]) @ Y[kept] ** 2 - pairs))
     if isinstance(edges, LowRankEdges):
-        S = edges.orthonormal_functions() @ Y
-        return np.asarray(2 * (edges.degrees() @ Y**2 - edges.couplings.strengths @ S**2))
+        S = edges.orthonormal_functions @ Y
+        return np.asarray(2 * (edges.degrees() @ Y**2 - edges.strengths @ S**2))
     if isinstance(edges, SparseEdges):
         upper = sp.coo_array(edges.upper)
         return np.asarray(2 * (upper.data @ (Y[upper.row] - Y[upper.col]) ** 2))

@@ -235,13 +235,17 @@ class Tile:
     functions: Floats = field(default_factory=lambda: NO_FUNCTIONS)
 
 
-def rows_of(groups: Sequence[AtomEdges]) -> tuple[Ints, tuple[Any, ...], Floats]:
-    """Where the group sums of each part begin, couplings of all rows, and label functions times vertex weights."""
+def rows_of(groups: Sequence[AtomEdges], *, raw: bool = False) -> tuple[Ints, tuple[Any, ...], Floats]:
+    """Where the group sums of each part begin, couplings of all rows, and label functions times vertex weights.
+
+    The functions are orthonormal, or `raw` as they are, so that sums of several graphs add.
+    """
     offsets = np.cumsum([0] + [edges.n_atoms if isinstance(edges, GroupEdges) else 0 for edges in groups])
     low = [edges for edges in groups if isinstance(edges, LowRankEdges)]
     couplings = [edges.couplings for edges in groups if isinstance(edges, GroupEdges)]
-    functions = [edges.weighted_functions() for edges in low] or [NO_FUNCTIONS]
-    return offsets, (*couplings, *(edges.couplings for edges in low)), np.concatenate(functions)
+    functions = [edges.weighted_functions() if raw else edges.orthonormal_functions for edges in low]
+    couplings += [sp.csr_array(sp.diags_array(edges.strengths)) for edges in low]
+    return offsets, tuple(couplings), np.concatenate([*functions] or [NO_FUNCTIONS])
 
 
 def find_segments(change: NDArray[np.bool_], n: int) -> tuple[Ints, Ints]:
@@ -321,7 +325,7 @@ class CellPlan(Plan):
         rank[order] = np.arange(len(order))
         channels, atoms = channels[:, order], atoms[:, order]
         change = np.any(channels[:, 1:] != channels[:, :-1], axis=0)
-        offsets, couplings, functions = rows_of(groups)
+        offsets, couplings, functions = rows_of(groups, raw=fixed)
         return cls(
             weighting=Weighting(mix, couplings, graph.total_edge_weight),
             n_channels=len(channels),
