@@ -325,8 +325,7 @@ def use(path, thorough):
         model = load(path)
     except ModelFileError:
         return "refused"
-    work = use_statistics if isinstance(model, Statistics) else use_model
-    return quietly(lambda: work(model, path, thorough))
+    return quietly(lambda: use_model(model, path, thorough))
 
 
 def use_statistics(statistics, path, thorough):
@@ -346,6 +345,8 @@ def use_statistics(statistics, path, thorough):
 
 
 def use_model(model, path, thorough):
+    if isinstance(model, Statistics):
+        return use_statistics(model, path, thorough)
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     first, last = steps[0], steps[-1]
     if first.n_features_in_ > 10**5 or getattr(last, "n_components_", 0) > 2 * 10**6:
