@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from higsfa import GSFA, IGSFA, ISFA, SFA, HiGSFA, Layer, load, save
 from higsfa.estimators import stream
 from higsfa.graphs import ClusteredGraph, CodeGraph, GraphSum, LabelGraph, SerialGraph, UniformGraph
+from higsfa.training.statistics import SequenceStatistics
 from model_files import edited, refused
 from oracles import dense_gsfa, dense_label
 
@@ -404,3 +405,24 @@ def test_sums_within_sums_are_sums():
 def test_many_classes_have_codes_quickly():
     graph = CodeGraph().build(np.repeat(np.arange(600), 2))
     assert graph.is_consistent()
+
+
+def test_a_recording_goes_on_after_an_error_as_if_there_had_been_none(monkeypatch):
+    model = SFA().partial_fit(X[:100]).partial_fit(X[100:200])
+    add, failed = SequenceStatistics.__add__, []
+
+    def fail_once(one, other):
+        if not failed:
+            failed.append(1)
+            raise MemoryError
+        return add(one, other)
+
+    monkeypatch.setattr(SequenceStatistics, "__add__", fail_once)
+    with pytest.raises(MemoryError):
+        model.statistics_  # noqa: B018
+    assert_same(model.partial_fit(X[200:]), SFA().fit(X))
+
+
+def test_statistics_of_other_graphs_are_not_taken_away():
+    with pytest.raises(ValueError, match="different graphs"):
+        SFA().fit(X).statistics_ - GSFA(graph="clustered").fit(X, KIND).statistics_

@@ -11,7 +11,7 @@ import numpy as np
 
 from higsfa.core.expansion.expansion import as_expansion
 from higsfa.estimators.node import NodeEstimator
-from higsfa.estimators.validation import assert_finite, check_data, report_not_finite
+from higsfa.estimators.validation import assert_finite, check_data, report_not_finite, unchanged_on_error
 from higsfa.training.sources import Array as ArraySource
 from higsfa.training.sources import Source, as_source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
@@ -87,13 +87,13 @@ class StreamEstimator(NodeEstimator):
             self._known_kind = kind
 
     def _settle(self) -> None:
-        """Add the sums of all batches that wait."""
-        if self._pending:
-            batches = self._pending
-            with np.errstate(all="ignore"):
-                new = self._sum_batches(batches)
-                if not new.sums.is_finite():
-                    report_not_finite(self, samples_of(batches))
+        """Add the sums of all batches that wait; after an error they wait as before."""
+        if not self._pending:
+            return
+        with unchanged_on_error(self), np.errstate(all="ignore"):
+            new = self._sum_batches(self._pending)
+            if not new.sums.is_finite():
+                report_not_finite(self, samples_of(self._pending))
             if isinstance(self._statistics, GraphStatistics):
                 raise ValueError(
                     f"partial_fit cannot continue this fit: its {self._statistics} are not kept class by class, as "

@@ -161,6 +161,8 @@ class Statistics:
             raise _different(other, self)
         return NotImplemented
 
+    __rsub__ = __radd__
+
     def __str__(self) -> str:
         return f"statistics for {self.origin}"
 
@@ -355,5 +357,5 @@ def gather_labels(data: NodeData, graph: TrainingGraph, unit: float, origin: Ori
     # In double precision: functions of a label that fills little of its range are nearly dependent.
     sums, shift, frontend, precision = replace(data, dtype=np.dtype(np.float64)).gather(label_plan(graph))
     edges: list[Any] = [part.edges for part in graph.parts]
-    moments, deltas = tuple(unit * one.moments for one in edges), tuple(one.deltas for one in edges)
+    moments, deltas = tuple(unit * one.moments() for one in edges), tuple(one.deltas for one in edges)
     return LabelStatistics(scaled(sums, unit), shift, frontend, precision, origin, moments, deltas)

@@ -136,7 +136,6 @@ class LowRankEdges(AtomEdges):
 
     Attributes
     ----------
-    moments : (m, m) sums of v h h^T over the functions h, in extended precision.
     strengths : (m,) lambda / Q.
     """
 
@@ -148,19 +147,21 @@ class LowRankEdges(AtomEdges):
     n_atoms: int = field(init=False, default=1)
     atom_degrees: Floats = field(init=False)
     total_weight: float = field(init=False)
-    moments: NDArray[Any] = field(init=False)
     strengths: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         degrees = np.array([self.rate])
         self.__dict__.update(atom_degrees=degrees)
-        v = self.on_samples(degrees)
+        Q = float(self.on_samples(degrees).sum())
+        strengths = (1.0 - self.deltas / 2.0) / Q if Q > 0 else np.zeros(len(self.deltas))
+        self.__dict__.update(total_weight=Q, strengths=strengths)
+
+    def moments(self) -> NDArray[Any]:
+        """(m, m) sums of v h h^T over the functions h, in extended precision."""
+        v = self.on_samples(self.atom_degrees)
         inside = v > 0
         H, v = self.functions[inside].astype(EXTENDED), v[inside].astype(EXTENDED)
-        moments = (H.T * v) @ H
-        Q = float(moments[0, 0])
-        strengths = (1.0 - self.deltas / 2.0) / Q if Q > 0 else np.zeros(len(moments))
-        self.__dict__.update(total_weight=Q, moments=moments, strengths=strengths)
+        return np.asarray((H.T * v) @ H)
 
     def weighted_functions(self) -> Floats:
         """(m, N) functions times vertex weights."""
