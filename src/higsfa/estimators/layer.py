@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, validate_parameter_constra
 
 from higsfa.core.expansion.expansion import as_expansion
 from higsfa.core.fields import Fields, check_fit
-from higsfa.core.node.solve import NodeOptions
+from higsfa.core.node.solve import AUTO, NodeOptions
 from higsfa.estimators.node import NodeEstimator
 from higsfa.estimators.validation import assign
 from higsfa.training.layer import LayerPlan
@@ -110,7 +110,7 @@ class Layer(BaseEstimator):
             scaling=self.scaling,
             min_scale=float(self.min_scale),
             weighted=bool(self.weighted),
-            shrinkage=float(self.shrinkage),
+            shrinkage=self.shrinkage if self.shrinkage == AUTO else float(self.shrinkage),
         )
         expansion = as_expansion(self.expansion)
         plan = LayerPlan(fields, width, expansion, self.pca, bool(self.shared), clip_range, options)

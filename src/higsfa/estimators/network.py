@@ -19,9 +19,11 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from higsfa.core.fields import receptive_fields
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK
+from higsfa.estimators.choice import find_halves
 from higsfa.estimators.display import html_table, text_table
 from higsfa.estimators.layer import Layer, design_pyramid
 from higsfa.estimators.validation import (
+    BUILT,
     Extractor,
     assert_finite,
     batches,
@@ -36,6 +38,7 @@ from higsfa.estimators.validation import (
     working_dtype,
 )
 from higsfa.training.budget import Budget, Workload, make_budget, tile_size
+from higsfa.training.choice import choose_options
 from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.layer import LayerPlan, TrainedLayer
 from higsfa.training.network import train_network
@@ -170,16 +173,22 @@ class Network(Extractor):
 
     # ------------------------------------------------------------------ fitting
 
-    def _fit(self, X: Any, make_graph: Any, checkpoint: Any = None) -> Any:
+    def _fit(self, X: Any, y: Any, given: Any, weights: Any, groups: Any, checkpoint: Any) -> Any:
+        """Train on the graph that is given or that a recipe makes."""
         with unchanged_on_error(self), np.errstate(all="ignore"):
             source = check_data(self, X, reset=True, min_samples=2, allow_nd=True)
             n, shape = len(source), self._input_shape_of(source.shape)
             plans = self._planned(shape)
-            graph: TrainingGraph = make_graph(n)
+            is_built = isinstance(given, TrainingGraph)
+            if is_built and (weights is not None or groups is not None):
+                raise ValueError(BUILT)
+            graph = given if is_built else given.build(y, sample_weight=weights, groups=groups, n_samples=n)
             if graph.n_samples != n:
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {n}")
             dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=precision) for plan in plans]
+            halves = None if is_built else find_halves(plans, source, given, y, graph.sample_weight, groups)
+            plans, self.held_out_ = self._chosen(plans, halves, source, dtype)
             saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)
             with explained(self, source), progress(self.verbose, plans) as on_layer:
                 trained = train_network(
@@ -197,6 +206,21 @@ class Network(Extractor):
                 )
             self._adopt(trained, shape)
         return self
+
+    def _chosen(self, plans: list[LayerPlan], halves: Any, source: Source, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+        """Plans with what was left open filled in, and how layers did on unseen samples."""
+        if halves is None:
+            return [replace(plan, options=plan.options.settled()) for plan in plans], [None] * len(plans)
+        with explained(self, source), progress(self.verbose, plans, "choosing") as on_layer:
+            return choose_options(
+                plans,
+                halves,
+                dtype,
+                n_jobs=self._n_jobs(),
+                limit=parse_memory(self.memory_limit),
+                folder=spill_folder(self.spill),
+                on_layer=on_layer,
+            )
 
     def _adopt(self, trained: list[TrainedLayer], shape: tuple[int, ...]) -> None:
         self._trained = trained
@@ -381,7 +405,7 @@ class Network(Extractor):
 
 
 @contextmanager
-def progress(verbose: int, plans: list[LayerPlan]) -> Iterator[Callable[[int, int], Callable[[int], None]]]:
+def progress(verbose: int, plans: list[LayerPlan], title: str = "network") -> Iterator[Callable[[int, int], Callable[[int], None]]]:
     """Yields a function that announces a layer and its number of steps, and returns one that counts steps."""
     if not verbose:
         yield lambda layer, steps: lambda done: None
@@ -399,13 +423,13 @@ def progress(verbose: int, plans: list[LayerPlan]) -> Iterator[Callable[[int, in
     )
     lock = threading.Lock()
     with Progress(*columns, refresh_per_second=4) as bar:
-        whole = bar.add_task("network", total=sum(work))
+        whole = bar.add_task(title, total=sum(work))
 
         def on_layer(layer: int, steps: int) -> Callable[[int], None]:
             plan = plans[layer]
             shape = "x".join(map(str, plan.fields.shape))
             bar.update(
-                whole, description=f"layer {layer + 1} of {len(plans)} ({shape} nodes)", completed=sum(work[:layer])
+                whole, description=f"{title}: layer {layer + 1} of {len(plans)} ({shape} nodes)", completed=sum(work[:layer])
             )
             share = work[layer] / max(1, steps)
 

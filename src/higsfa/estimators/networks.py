@@ -8,13 +8,12 @@ from typing import Any
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
-from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import as_labels
 from higsfa.estimators.network import Network
 from higsfa.estimators.parameters import LABELS, NETWORK, NO_LABELS, documented, fit_documented
-from higsfa.estimators.validation import BUILT, assign
-from higsfa.graphs import GraphRecipe, as_recipe
+from higsfa.estimators.validation import assign
+from higsfa.graphs import GraphRecipe, SequenceGraph, as_recipe
 
 
 class _LabelledNetwork(Network):
@@ -52,13 +51,9 @@ class _LabelledNetwork(Network):
 
         {parameters}
         """
-        if isinstance(graph, TrainingGraph):
-            if sample_weight is not None or groups is not None:
-                raise ValueError(BUILT)
-            return self._fit(X, lambda n: graph, checkpoint)
-        given, y = self.graph if graph is None else graph, as_labels(y)
-        options = {"sample_weight": sample_weight, "groups": groups}
-        return self._fit(X, lambda n: as_recipe(given).build(y, n_samples=n, **options), checkpoint)
+        given = self.graph if graph is None else graph
+        recipe = given if isinstance(given, TrainingGraph) else as_recipe(given)
+        return self._fit(X, as_labels(y), recipe, sample_weight, groups, checkpoint)
 
 
 class _SequenceNetwork(Network):
@@ -86,7 +81,7 @@ class _SequenceNetwork(Network):
 
         {parameters}
         """
-        return self._fit(X, lambda n: build.sequence(build.recording_lengths(groups, n), self.lag), checkpoint)
+        return self._fit(X, None, SequenceGraph(self.lag), None, groups, checkpoint)
 
 
 @documented(NETWORK)

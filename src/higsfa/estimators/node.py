@@ -51,13 +51,13 @@ class NodeEstimator(Extractor):
     _parameter_constraints: dict[str, Any] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "expansion": [str, Expansion, callable, list, tuple],
-        "shrinkage": [Interval(Real, 0, None, closed="left")],
+        "shrinkage": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "clip_range": ["boolean"],
         "center": ["array-like", None],
     }
     _preserving_constraints: dict[str, Any] = {
         "delta_threshold": [Interval(Real, None, None, closed="neither")],
-        "n_slow": [Interval(Integral, 0, None, closed="left"), None],
+        "n_slow": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"}), None],
         "scaling": [StrOptions({"sensitivity", "qr"})],
         "min_scale": [Interval(Real, 0, 1, closed="left")],
         "weighted": ["boolean"],

@@ -32,6 +32,8 @@ from higsfa.training.stores import Block, Features, Schedule, Store, field_of
 Floats = NDArray[np.float64]
 Reduce = Callable[[GraphStatistics], Any]
 """What becomes of the statistics of a node."""
+Choose = Callable[[tuple[Frontend, ...]], "LayerPlan"]
+"""From the frontends of all nodes to a plan without open options."""
 NETWORK = Origin.of("network")
 
 
@@ -278,16 +280,19 @@ class ThreadGathering:
 # ---------------------------------------------------------------------------------------------- training
 
 
-def train_nodes(gathering: Gathering, means: Floats | None) -> TrainedLayer:
+def train_nodes(gathering: Any, means: Floats | None, choose: Choose | None = None) -> TrainedLayer:
     """Train all nodes of a layer.
 
     Parameters
     ----------
-    gathering : a pass over the features below.
+    gathering : a pass over the features below (see :class:`Gathering`).
     means : (nodes below, width) means of those features, or None if they are not known (raw input).
+    choose : fills in options that the plan leaves open.
     """
-    plan = gathering.plan
     frontends = make_frontends(gathering, means)
+    if choose is not None:
+        gathering = replace(gathering, plan=choose(frontends))
+    plan = gathering.plan
     solve = partial(GraphStatistics.solve, options=plan.options, clip_range=plan.clip_range)
     if plan.shared:
         parts = gathering(plan, frontends, GraphStatistics.without_groups)
@@ -295,11 +300,13 @@ def train_nodes(gathering: Gathering, means: Floats | None) -> TrainedLayer:
     return TrainedLayer(plan, tuple(gathering(plan, frontends, solve)))
 
 
-def train_layer(gathering: ThreadGathering, means: Floats | None, store: Store | None) -> tuple[TrainedLayer, Features]:
+def train_layer(
+    gathering: ThreadGathering, means: Floats | None, store: Store | None, choose: Choose | None = None
+) -> tuple[TrainedLayer, Features]:
     """Train a layer on threads; returns it and its features, which are stored if there is a store."""
     below, plan = gathering.below, gathering.plan
     if plan.shared or store is None or not below.kept:
-        layer = train_nodes(gathering, means)
+        layer = train_nodes(gathering, means, choose)
         return layer, computed_features(layer, below, store, gathering.dtype, gathering.run)
     store.reserve()
 
@@ -309,7 +316,7 @@ def train_layer(gathering: ThreadGathering, means: Floats | None, store: Store |
             node.encode(below.field(t, plan.fields.index[p]), out[0])
             store.write(t, p, out)
 
-    layer = train_nodes(replace(gathering, use=encode), means)
+    layer = train_nodes(replace(gathering, use=encode), means, choose)
     return layer, Features.on(store)
 
 

@@ -213,7 +213,8 @@ class GraphStatistics(Statistics):
         # Edge weighting and group term depend on the shift each, but not together, so both are folded.
         edges += 2.0 * np.tensordot(known.mix[1], sums.second, axes=1)
         folded = replace(sums, weights=sums.weights[:K], first=sums.first[:K], edges=edges)
-        return replace(self, sums=folded, known=replace(known, mix=known.mix * [[1.0], [0.0], [1.0]], couplings=()))
+        edgeless = replace(known, mix=known.mix * [[1.0], [0.0], [1.0]], couplings=(), rows=None)
+        return replace(self, sums=folded, known=edgeless)
 
     def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
         raise ValueError(

@@ -9,6 +9,7 @@ again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -20,6 +21,8 @@ from higsfa.core.node.node import Node
 from higsfa.core.sums.sums import Covariances
 
 Floats = NDArray[np.float64]
+AUTO = "auto"
+"""An option that is chosen on unseen samples."""
 TIE = 1e-9
 """Delta values count as equal if they differ by this part of them, and by rounding errors. No absolute number would do:
 those of slow signals are (pi / N)^2."""
@@ -38,19 +41,30 @@ class NodeOptions:
     scaling : "sensitivity" or "qr".
     min_scale : lower bound on the scales, relative to the largest.
     weighted : regression and PCA with vertex weights instead of plain ones.
-    shrinkage : variance of white noise that the solution allows for, as a fraction of each variable's variance.
+    shrinkage : variance of white noise that the solution allows for, as a fraction of each variable's variance; "auto"
+        as long as it has not been chosen.
     all_deltas : whether to compute the Delta values of features that are not used, too.
     """
 
     n_components: int | None = None
     preserve: bool = False
     delta_threshold: float = 1.96
-    n_slow: int | None = None
+    n_slow: Any = None
     scaling: str = "sensitivity"
     min_scale: float = 1e-3
     weighted: bool = False
-    shrinkage: float = 0.0
+    shrinkage: Any = 0.0
     all_deltas: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is to be chosen on unseen samples."""
+        return AUTO in (self.shrinkage, self.n_slow)
+
+    def settled(self) -> NodeOptions:
+        """The options where nothing can be chosen: no shrinkage, slow features by their threshold."""
+        shrinkage = 0.0 if self.shrinkage == AUTO else self.shrinkage
+        return replace(self, shrinkage=shrinkage, n_slow=None if self.n_slow == AUTO else self.n_slow)
 
 
 @dataclass(frozen=True, eq=False)

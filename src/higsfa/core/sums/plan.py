@@ -46,8 +46,7 @@ are read cell by cell lie close together and products may be added up in single 
 def make_plan(graph: TrainingGraph, block: int = BLOCK) -> Plan:
     """Cut the samples of a graph into blocks of a fixed size, and blocks into tiles."""
     groups = [part.edges for part in graph.parts if isinstance(part.edges, AtomEdges)]
-    kind = CellPlan if len(groups) == len(graph.parts) else OrderedPlan
-    return kind.of(graph, groups, block)
+    return CellPlan.of([graph], block) if len(groups) == len(graph.parts) else OrderedPlan.of(graph, groups, block)
 
 
 def label_plan(graph: TrainingGraph) -> Plan:
@@ -55,8 +54,7 @@ def label_plan(graph: TrainingGraph) -> Plan:
 
     The channels do not depend on the samples, so that sums of any batches add.
     """
-    groups = [part.edges for part in graph.parts if isinstance(part.edges, LowRankEdges)]
-    return CellPlan.of(graph, groups, BLOCK, fixed=True)
+    return CellPlan.of([graph], BLOCK, fixed=True)
 
 
 def class_plan(classes: Ints, n_classes: int, w: Floats) -> Plan:

@@ -161,6 +161,20 @@ class Covariances:
     precision: float
 
 
+def part_of(sums: Sums, weighting: Weighting) -> tuple[Sums, Weighting]:
+    """The sums of one of several graphs alone, with its vertex, edge and plain weights as channels."""
+    K, mix = sums.n_channels, weighting.mix
+    rows = np.arange(len(sums.weights) - K) if weighting.rows is None else weighting.rows
+    own = replace(
+        sums,
+        n_channels=3,
+        weights=np.concatenate([mix @ sums.weights[:K], sums.weights[K + rows]]),
+        first=np.concatenate([mix @ sums.first[:K], sums.first[K + rows]]),
+        second=np.tensordot(mix, sums.second, axes=1),
+    )
+    return own, replace(weighting, mix=np.eye(3), rows=None)
+
+
 def group_products(sums: Sums, weighting: Weighting) -> Floats:
     """The sum of gamma z z'^T over all pairs of groups: S^T K S, added up over the group parts."""
     S, coupled = _group_factors(sums, weighting)
@@ -169,11 +183,13 @@ def group_products(sums: Sums, weighting: Weighting) -> Floats:
 
 def _group_factors(sums: Sums, weighting: Weighting) -> tuple[Floats, Floats]:
     """S and K S, for all parts one below the other; sums of label functions made orthonormal."""
-    rows, coupled, offset = [np.zeros((0, sums.first.shape[1]))], [np.zeros((0, sums.first.shape[1]))], sums.n_channels
+    groups = sums.first[sums.n_channels :]
+    groups = groups if weighting.rows is None else groups[weighting.rows]
+    rows, coupled, offset = [groups[:0]], [groups[:0]], 0
     for couplings in weighting.couplings:
         low_rank = isinstance(couplings, LowRank)
         n = len(couplings.strengths) if low_rank else couplings.shape[0]
-        own = sums.first[offset : offset + n]
+        own = groups[offset : offset + n]
         rows.append(couplings.basis @ own if low_rank else own)
         coupled.append(couplings.strengths[:, None] * rows[-1] if low_rank else couplings @ own)
         offset += n

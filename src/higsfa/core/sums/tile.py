@@ -41,11 +41,13 @@ class Weighting:
     mix : (3, K) vertex, edge and plain weights as combinations of channels.
     couplings : couplings K of the group parts and of those of low rank, in the order of their sums.
     edge_weight : R.
+    rows : which rows of the group sums are those of the couplings; None for all.
     """
 
     mix: Floats
     couplings: tuple[Any, ...]
     edge_weight: float
+    rows: Ints | None = None
 
 
 def sample_levels(w: Floats) -> tuple[Ints | None, Floats, Floats | None]:
@@ -248,6 +250,22 @@ def rows_of(groups: Sequence[AtomEdges], *, raw: bool = False) -> tuple[Ints, tu
     return offsets, tuple(couplings), np.concatenate([*functions] or [NO_FUNCTIONS])
 
 
+def _split(atoms: Ints, groups: list[Any]) -> list[Ints]:
+    """The rows of each graph, given those of all, one graph below the other."""
+    return np.split(atoms, np.cumsum([len(own) for own in groups])[:-1])
+
+
+def _own_rows(groups: list[Any], n_atoms: int) -> list[Ints]:
+    """Rows of the group sums and then of the label functions of each graph; those of all graphs come in this order."""
+    found, atom, function = [], 0, n_atoms
+    for own in groups:
+        a = sum(edges.n_atoms for edges in own if isinstance(edges, GroupEdges))
+        f = sum(len(edges.deltas) for edges in own if isinstance(edges, LowRankEdges))
+        found.append(np.r_[atom : atom + a, function : function + f].astype(np.intp))
+        atom, function = atom + a, function + f
+    return found
+
+
 def find_segments(change: NDArray[np.bool_], n: int) -> tuple[Ints, Ints]:
     """Starts and lengths of runs, from where neighbours differ."""
     borders = np.concatenate([[-1], np.flatnonzero(change), [n - 1]])
@@ -304,34 +322,59 @@ class CellPlan(Plan):
     sample_weight: Floats  # (F,)
     block: int
     varying: Floats | None = None  # (N,) weights of samples that multiply those of their cells; None if all are 1
+    weightings: tuple[Weighting, ...] = ()  # of each graph
 
     @classmethod
-    def of(cls, graph: TrainingGraph, groups: Sequence[AtomEdges], block: int, *, fixed: bool = False) -> CellPlan:
-        codes, sizes = [edges.atoms for edges in groups], [edges.n_atoms + 1 for edges in groups]
-        levels, values, varying = sample_levels(graph.sample_weight)
+    def of(
+        cls,
+        graphs: Sequence[TrainingGraph],
+        block: int,
+        *,
+        fixed: bool = False,
+        folds: tuple[Ints, NDArray[np.bool_]] | None = None,
+    ) -> CellPlan:
+        """A plan for one or several graphs of the same samples; `weightings` has one entry for each of them.
+
+        With `fixed` channels do not depend on the weights. `folds` are the fold of each sample, and which folds
+        (graphs, folds) each graph is made of; the first graph is made of all.
+        """
+        groups: list[Any] = [[part.edges for part in graph.parts] for graph in graphs]
+        every = [edges for own in groups for edges in own]
+        codes, sizes = [edges.atoms for edges in every], [edges.n_atoms + 1 for edges in every]
+        levels, values, varying = sample_levels(graphs[0].sample_weight)
+        if folds is not None:
+            codes, sizes = [*codes, folds[0] - 1], [*sizes, folds[1].shape[1]]
         if levels is not None:
             codes, sizes = [*codes, levels - 1], [*sizes, len(values)]
         joint, number, table = combine_codes(codes, sizes)
-        atoms = table[: len(groups)]
+        atoms = table[: len(every)]
         w = np.full(table.shape[1], values[0]) if levels is None else values[table[-1] + 1]
-        v, e = np.zeros(len(w)), np.zeros(len(w))
-        for part, edges, own in zip(graph.parts, groups, atoms, strict=True):
-            v += w * np.append(part.rates, 0.0)[own]
-            e += w * np.append(edges.atom_degrees, 0.0)[own]
+        roles = []
+        for g, (graph, own) in enumerate(zip(graphs, _split(atoms, groups), strict=True)):
+            v, e = np.zeros(len(w)), np.zeros(len(w))
+            for part, edges, its in zip(graph.parts, groups[g], own, strict=True):
+                v += w * np.append(part.rates, 0.0)[its]
+                e += w * np.append(edges.atom_degrees, 0.0)[its]
+            roles += [v, e, w if folds is None else w * folds[1][g][table[len(every)] + 1]]
         # Channels that do not depend on the weights: v, which is e where functions are the only edges, and w.
-        channels, mix = (np.stack([v, w]), np.eye(2)) if fixed else reduce_weightings(np.stack([v, e, w]))
+        channels, mix = (np.stack(roles[::2]), np.eye(2)) if fixed else reduce_weightings(np.stack(roles))
         order = np.lexsort((*atoms[::-1], *-channels))  # large weights first, see Part
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         channels, atoms = channels[:, order], atoms[:, order]
         change = np.any(channels[:, 1:] != channels[:, :-1], axis=0)
-        offsets, couplings, functions = rows_of(groups, raw=fixed)
+        offsets, _, functions = rows_of(every, raw=fixed)
+        weightings = tuple(
+            Weighting(mix if fixed else mix[3 * g : 3 * g + 3], rows_of(own, raw=True)[1], graph.total_edge_weight, rows)
+            for g, (graph, own, rows) in enumerate(zip(graphs, groups, _own_rows(groups, int(offsets[-1])), strict=True))
+        )
         return cls(
-            weighting=Weighting(mix, couplings, graph.total_edge_weight),
+            weighting=weightings[0],
+            weightings=weightings,
             n_channels=len(channels),
             n_atoms=int(offsets[-1]) + len(functions),
             functions=functions,
-            n_blocks=-(-graph.n_samples // block),
+            n_blocks=-(-graphs[0].n_samples // block),
             fine=rank.astype(np.uint16 if len(order) < 2**16 else np.intp)[number].take(joint),
             cell=np.concatenate([[0], np.cumsum(change)]),
             channels=channels,

@@ -1,0 +1,107 @@
+r"""Shrinkage chosen on samples that training has not seen, from covariances alone.
+
+A node is trained on the covariances of some samples, and the Delta values of its features are measured on those of
+others, :math:`b^T \dot C b / b^T C b`. Training Delta values say nothing where samples are few: they fall to 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from higsfa.core.linalg import whole
+from higsfa.core.node.solve import AUTO, NodeOptions, slow_features
+from higsfa.core.sums.sums import Covariances
+
+Floats = NDArray[np.float64]
+
+LADDER = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Values of the shrinkage that are tried."""
+MOST_FEATURES = 32
+"""Features that a value of the shrinkage is judged by, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """How features do on unseen samples, for several values of the shrinkage and several divisions of the samples.
+
+    Attributes
+    ----------
+    ladder : (L,) values of the shrinkage.
+    slowness : (L, divisions) sum of max(0, 1 - Delta / 2) over features, decorrelated one after the other.
+    delta_values, training_delta_values : (L, divisions, k) Delta of each feature on unseen and on training samples;
+        NaN where there are fewer features.
+    """
+
+    ladder: Floats
+    slowness: Floats
+    delta_values: Floats
+    training_delta_values: Floats
+
+    @property
+    def best(self) -> int:
+        """Number of the value with the slowest features on unseen samples; the smaller one of two that are as good."""
+        return int(np.argmax(self.slowness.mean(axis=1)))
+
+    def chosen(self, options: NodeOptions) -> NodeOptions:
+        """Options with the best shrinkage."""
+        return replace(options, shrinkage=float(self.ladder[self.best]))
+
+
+def n_judged(n_expanded: int, options: NodeOptions) -> int:
+    """Number of features that a value of the shrinkage is judged by."""
+    most = min(n_expanded, MOST_FEATURES, n_expanded if options.n_components is None else options.n_components)
+    return max(1, min(most, options.n_slow)) if options.preserve and isinstance(options.n_slow, int) else most
+
+
+def joined(parts: Sequence[HeldOut]) -> HeldOut:
+    """Divisions of several nodes, one after the other."""
+    return HeldOut(
+        parts[0].ladder,
+        np.concatenate([part.slowness for part in parts], axis=1),
+        np.concatenate([part.delta_values for part in parts], axis=1),
+        np.concatenate([part.training_delta_values for part in parts], axis=1),
+    )
+
+
+def held_out(
+    divisions: Sequence[tuple[Covariances, Covariances]], n_expanded: int, n_features: int, options: NodeOptions
+) -> HeldOut:
+    """Train on the first covariances of each division, measure on the second, for every value of the shrinkage."""
+    ladder = LADDER if options.shrinkage == AUTO else (float(options.shrinkage),)
+    shape = (len(ladder), len(divisions), n_features)
+    deltas, training, slowness = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape[:2])
+    for k, (train, test) in enumerate(divisions):
+        C, C_dot = (whole(M[:n_expanded, :n_expanded]) for M in (test.C, test.C_dot))
+        least = test.noise[:n_expanded]
+        for i, shrinkage in enumerate(ladder):
+            slow = slow_features(train, n_expanded, shrinkage, n_features, n_features)
+            B = slow.B
+            variances, edges = B.T @ C @ B, B.T @ C_dot @ B
+            varies = np.diag(variances) > least @ B**2
+            n = B.shape[1]
+            deltas[i, k, :n] = np.where(varies, np.diag(edges) / np.where(varies, np.diag(variances), 1.0), 2.0)
+            training[i, k, :n] = slow.delta_values[:n]
+            slowness[i, k] = _slowness(variances, edges)
+    return HeldOut(np.array(ladder), slowness, deltas, training)
+
+
+def _slowness(variances: Floats, edges: Floats) -> float:
+    """Sum of max(0, 1 - Delta / 2) over features with these covariances, decorrelated one after the other."""
+    n = len(variances)
+    new = np.zeros((n, n))
+    total, kept = 0.0, 0
+    for j in range(n):
+        column = np.zeros(n)
+        column[j] = 1.0
+        for _ in range(2):  # twice is enough
+            column = column - new[:, :kept] @ (new[:, :kept].T @ (variances @ column))
+        left = column @ variances @ column
+        if left > 1e-10 * variances[j, j] and variances[j, j] > 0:
+            new[:, kept] = column / np.sqrt(left)
+            total += max(0.0, 1.0 - new[:, kept] @ edges @ new[:, kept] / 2.0)
+            kept += 1
+    return total
