@@ -11,13 +11,14 @@ from sklearn.utils._param_validation import Interval
 from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import as_labels
+from higsfa.estimators.federated import FederatedNetwork
 from higsfa.estimators.network import Network
 from higsfa.estimators.parameters import LABELS, NETWORK, NO_LABELS, documented, fit_documented
 from higsfa.estimators.validation import BUILT, assign
 from higsfa.graphs import GraphRecipe, as_recipe
 
 
-class _LabelledNetwork(Network):
+class _LabelledNetwork(FederatedNetwork):
     _needs_labels = True
     _parameter_constraints = {**Network._parameter_constraints, "graph": [str, GraphRecipe]}
 
