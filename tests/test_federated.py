@@ -1,6 +1,7 @@
 """Parties that exchange sums train the network that all their samples together would give."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.base import clone
 from higsfa import HGSFA, HiGSFA, LabelHead, Layer, load, save
 from higsfa.graphs import ClusteredGraph, CodeGraph, LabelGraph, SerialGraph, UniformGraph
 from higsfa.sources import as_source
+from higsfa.training.federated import _mark
 
 N, PARTS = 600, (slice(0, 90), slice(90, 250), slice(250, 600))
 AGE = LabelGraph("age", label_range=(16, 77))
@@ -273,6 +275,24 @@ def test_sums_of_other_networks_layers_and_graphs_are_refused():
             clone(net).solve_layer(1, wrong)
     a, b = clone(net).solve_layer(1, half), clone(net).solve_layer(1, clone(net).layer_statistics(1, X, age))
     with pytest.raises(ValueError, match="other layers below"):
+        a.layer_statistics(2, X[:300], age[:300]) + b.layer_statistics(2, X[300:], age[300:])
+
+
+def test_layers_that_machines_solve_differently_are_refused():
+    X, age, _ = samples()
+    net = network(ONE_AGE, BOTTOMS["pca"])
+    a, b = clone(net), clone(net)
+    for _ in range(2):
+        sums = net.layer_statistics(1, X, age)
+        for one in (net, a, b):
+            one.solve_layer(1, sums)
+    node = b._progress.trained[0].nodes[2]
+    node.decoder[:, 0] *= -1  # as if the sign were another one on this machine
+    b._progress = replace(
+        net._progress, marks=(b._progress.marks[0], _mark([n.decoder for n in b._progress.trained[0].nodes]))
+    )
+    assert np.abs(np.subtract(a._progress.marks, b._progress.marks)).max() > 1e-4
+    with pytest.raises(ValueError, match="solved from the same sums, but with another result"):
         a.layer_statistics(2, X[:300], age[:300]) + b.layer_statistics(2, X[300:], age[300:])
 
 

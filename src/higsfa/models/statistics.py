@@ -52,6 +52,7 @@ class LayerStatisticsRecord(Record):
     layer: Size
     network: Some[Text]
     below: Text
+    marks: Few[float]
     parts: Some[Text]
     origin: Some[Term]
     n_channels: Annotated[int, Field(ge=1, le=2**16)]
@@ -90,6 +91,7 @@ def pack_layer_statistics(layer: LayerStatistics, arrays: Arrays, prefix: str) -
         "layer": layer.layer,
         "network": list(layer.network),
         "below": layer.below,
+        "marks": list(layer.marks),
         "parts": list(layer.parts),
         "precision": max(float(node.precision) for node in layer.nodes),
     }
@@ -155,7 +157,8 @@ def unpack_layer_statistics(cls: type, record: LayerStatisticsRecord, tensors: T
         _make(kind, record, Sums(K, weights[p], first[p], second[p], None, low[p], high[p]), shift[p], frontend, graphs)
         for p in range(P)
     ]
-    return LayerStatistics(record.layer, tuple(record.network), record.below, tuple(record.parts), tuple(nodes))
+    below = record.below, tuple(record.marks)
+    return LayerStatistics(record.layer, tuple(record.network), *below, tuple(record.parts), tuple(nodes))
 
 
 def _make(cls: type, record: Any, sums: Sums, shift: Any, frontend: Frontend, graphs: list[Any]) -> Any:

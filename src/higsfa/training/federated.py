@@ -40,6 +40,7 @@ class LayerStatistics:
     layer : number of the layer, from 1.
     network : a digest of every layer of the network.
     below : a digest of all sums that the network was trained from so far.
+    marks : a number for every round that was solved, the same on all machines up to rounding.
     parts : a digest of the sums of every party.
     nodes : statistics, one a field.
     """
@@ -47,6 +48,7 @@ class LayerStatistics:
     layer: int
     network: tuple[str, ...]
     below: str
+    marks: tuple[float, ...]
     parts: tuple[str, ...]
     nodes: tuple[Statistics, ...]
 
@@ -58,7 +60,7 @@ class LayerStatistics:
     def __add__(self, other: object) -> LayerStatistics:
         if not isinstance(other, LayerStatistics):
             return NotImplemented
-        other.check(self.layer, self.of_inputs, self.network, self.below)
+        other.check(self.layer, self.of_inputs, self.network, self.below, self.marks)
         if [_sizes(node) for node in self.nodes] != [_sizes(node) for node in other.nodes]:
             raise ValueError(f"{self} and {other} cannot be added: their nodes have different sizes")
         if set(self.parts) & set(other.parts):
@@ -69,7 +71,9 @@ class LayerStatistics:
     def __radd__(self, other: object) -> LayerStatistics:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # as `sum` begins
 
-    def check(self, layer: int, of_inputs: bool, network: tuple[str, ...], below: str) -> None:
+    def check(
+        self, layer: int, of_inputs: bool, network: tuple[str, ...], below: str, marks: tuple[float, ...]
+    ) -> None:
         """Raise unless these are sums of this round of this network."""
         if self.network != network:
             pairs = enumerate(zip(self.network, network, strict=False), 1)
@@ -82,6 +86,11 @@ class LayerStatistics:
             raise ValueError(
                 f"{self} were gathered on other layers below: all parties must solve every round from the sums of the "
                 "same parties"
+            )
+        if len(self.marks) != len(marks) or not np.allclose(self.marks, marks, rtol=0, atol=1e-6):
+            raise ValueError(
+                f"{self} were gathered on layers below that were solved from the same sums, but with another result: "
+                "some features are equally slow, and machines choose differently; ask for fewer features"
             )
 
     def __str__(self) -> str:
@@ -118,12 +127,14 @@ class Progress:
     trained : the layers that have been solved.
     inputs : frontends of the next layer, if a round for its inputs has been solved.
     below : a digest of all sums so far.
+    marks : of the rounds so far, see `_mark`.
     """
 
     plans: tuple[LayerPlan, ...]
     trained: tuple[TrainedLayer, ...] = ()
     inputs: tuple[Frontend, ...] | None = None
     below: str = "nothing"
+    marks: tuple[float, ...] = ()
 
     @property
     def layer(self) -> int:
@@ -162,18 +173,21 @@ class Progress:
                 frontends = (plan.frontend(np.zeros(plan.n_inputs)),)
             gathering = setup.gathering(self.layer - 1, features)
             nodes = tuple(gathering(plan, frontends, lambda found: _of_party(found, summation)))
-        return LayerStatistics(self.layer, self.network, self.below, (_digest(*_arrays(nodes)),), nodes)
+        parts = (_digest(*_arrays(nodes)),)
+        return LayerStatistics(self.layer, self.network, self.below, self.marks, parts, nodes)
 
     def solve(self, sums: LayerStatistics, run: Runner) -> Progress:
         """Take the sums of all parties for those of the present round."""
-        sums.check(self.layer, self.frontends is None, self.network, self.below)
+        sums.check(self.layer, self.frontends is None, self.network, self.below, self.marks)
         plan = self.plans[self.layer - 1]
         below = _digest(self.below.encode(), *(part.encode() for part in sorted(sums.parts)))
         self._check_sizes(sums, plan if self.frontends is not None else raw_inputs(plan))
         if self.frontends is None:
             found = [node.moments() for node in sums.nodes]
             precision = max(node.precision for node in sums.nodes)
-            return replace(self, inputs=found_frontends(plan, found, precision, run), below=below)
+            inputs = found_frontends(plan, found, precision, run)
+            mark = _mark([front.projection.matrix for front in inputs if front.projection is not None])
+            return replace(self, inputs=inputs, below=below, marks=(*self.marks, mark))
         frontends = self.frontends * (len(sums.nodes) if len(self.frontends) == 1 else 1)
         own: list[Statistics] = [
             replace(node, frontend=frontend) for node, frontend in zip(sums.nodes, frontends, strict=True)
@@ -187,7 +201,8 @@ class Progress:
 
         run(work, len(own))
         trained: tuple[Node, ...] = tuple(nodes)
-        return Progress(self.plans, (*self.trained, TrainedLayer(plan, trained)), None, below)
+        marks = (*self.marks, _mark([node.decoder for node in trained]))
+        return Progress(self.plans, (*self.trained, TrainedLayer(plan, trained)), None, below, marks)
 
     def _check_sizes(self, sums: LayerStatistics, plan: LayerPlan) -> None:
         expected = (plan.frontend_size, plan.n_inputs)
@@ -202,6 +217,12 @@ def _of_party(found: GraphStatistics, summation: Summation) -> Statistics:
     return summation.statistics(
         shifted(sums, -mean), found.shift + mean, placeholder(len(found.shift)), found.precision
     )
+
+
+def _mark(matrices: Sequence[NDArray[np.float64]]) -> float:
+    """A number that changes if features, or principal components, have another sign or are rotated."""
+    parts = (np.cos(np.arange(A.size)) @ A.ravel() / max(float(np.linalg.norm(A)), 1e-300) for A in matrices)
+    return float(sum(parts)) / max(1, len(matrices))
 
 
 def _arrays(nodes: Sequence[Statistics]) -> list[bytes]:
