@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,9 @@ from higsfa.training.statistics import (
     GraphStatistics,
     Origin,
     Statistics,
-    gather_classes,
-    gather_labels,
+    Summation,
+    sum_classes,
+    sum_labels,
 )
 
 BUILT_BEFOREHAND = Origin.of("TrainingGraph")  # a graph that was passed to `fit`
@@ -84,18 +86,14 @@ class LabelledEstimator(StreamEstimator):
     ) -> Statistics:
         """Statistics of samples; of the kind that adds where the recipe allows it, and at most so many classes."""
         recipe = recipe.settled(y, w)
-        origin = recipe.origin(y)
-        if isinstance(recipe, ClusteredGraph | CodeGraph):
-            codes, classes = _classes(y, recipe, len(X))
-            if len(classes) <= most:
-                return gather_classes(self._data(X, w), codes, classes, w, origin, _rule(recipe))
-        if recipe.is_low_rank:
-            unit = unit_of(w)
-            graph = recipe.build(y, sample_weight=w / unit, n_samples=len(X))
-            return gather_labels(self._data(X, w), graph, unit, origin)
+        parts = summation(recipe, y, w, most)
+        if parts is not None:
+            data = self._data(X, w)
+            data = replace(data, dtype=np.dtype(np.float64)) if recipe.is_low_rank else data
+            return parts.statistics(*data.gather(parts.plan))
         graph = recipe.build(y, sample_weight=w, groups=groups, n_samples=len(X))
         plan = make_plan(graph)
-        return GraphStatistics(*self._data(X, w).gather(plan), origin, plan.weighting)
+        return GraphStatistics(*self._data(X, w).gather(plan), recipe.origin(y), plan.weighting)
 
     @exact
     @_fit_context(prefer_skip_nested_validation=True)
@@ -136,16 +134,7 @@ class LabelledEstimator(StreamEstimator):
         return self
 
     def _why_inexact(self) -> str:
-        recipe = as_recipe(self.graph)
-        parts = _terms(recipe)[0]
-        if any(isinstance(part, LabelGraph) and part.label_range is None for part in parts):
-            return "a LabelGraph needs to know all labels there may be: give it label_range=(low, high)"
-        if not (isinstance(recipe, ClusteredGraph | CodeGraph) or recipe.is_low_rank):
-            return (
-                f"graph={self.graph!r} depends on all labels at once; batches add up for numbers with "
-                "graph=LabelGraph(label_range=(low, high)) and for classes with graph='clustered' or 'code'"
-            )
-        return super()._why_inexact()
+        return why_not_additive(self.graph) or super()._why_inexact()
 
     def _batch(self, X: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
         """A batch, checked: samples, labels by name, weights."""
@@ -170,6 +159,30 @@ class LabelledEstimator(StreamEstimator):
 
     def _accepts(self, origin: Origin) -> bool:
         return origin == BUILT_BEFOREHAND or as_recipe(self.graph).makes(origin)
+
+
+def why_not_additive(graph: Any) -> str:
+    """Why sums of parts of the data do not add for this graph; empty if they do."""
+    recipe = as_recipe(graph)
+    if any(isinstance(part, LabelGraph) and part.label_range is None for part in _terms(recipe)[0]):
+        return "a LabelGraph needs to know all labels there may be: give it label_range=(low, high)"
+    if not (isinstance(recipe, ClusteredGraph | CodeGraph) or recipe.is_low_rank):
+        return (
+            f"graph={graph!r} depends on all labels at once; batches add up for numbers with "
+            "graph=LabelGraph(label_range=(low, high)) and for classes with graph='clustered' or 'code'"
+        )
+    return ""
+
+
+def summation(recipe: GraphRecipe, y: Any, w: np.ndarray, most: float = np.inf) -> Summation | None:
+    """How samples are summed such that parts add; None if the recipe or more than `most` classes forbid it."""
+    if isinstance(recipe, ClusteredGraph | CodeGraph):
+        codes, classes = _classes(y, recipe, len(w))
+        return sum_classes(codes, classes, w, recipe.origin(y), _rule(recipe)) if len(classes) <= most else None
+    if recipe.is_low_rank:
+        unit = unit_of(w)
+        return sum_labels(recipe.build(y, sample_weight=w / unit, n_samples=len(w)), unit, recipe.origin(y))
+    return None
 
 
 def _rule(recipe: ClusteredGraph | CodeGraph) -> ClassRule:

@@ -10,13 +10,14 @@ from sklearn.utils._param_validation import Interval
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import as_labels
+from higsfa.estimators.federated import FederatedNetwork
 from higsfa.estimators.network import Network
 from higsfa.estimators.parameters import LABELS, NETWORK, NO_LABELS, documented, fit_documented
 from higsfa.estimators.validation import assign
 from higsfa.graphs import GraphRecipe, SequenceGraph, as_recipe
 
 
-class _LabelledNetwork(Network):
+class _LabelledNetwork(FederatedNetwork):
     _needs_labels = True
     _parameter_constraints = {**Network._parameter_constraints, "graph": [str, GraphRecipe]}
 

@@ -20,6 +20,7 @@ from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA
 from higsfa.io import container, open_regular, write_atomically
 from higsfa.io.container import Arrays, Few, ModelFileError, Record, Tensors, Text, refuse
 from higsfa.models import heads, networks, statistics
+from higsfa.training.federated import LayerStatistics
 from higsfa.training.statistics import ClassStatistics, LabelStatistics, SequenceStatistics
 
 __all__ = ["ModelFileError", "load", "save"]
@@ -36,9 +37,10 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     ----------
     estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, LabelHead, a Pipeline of those, or statistics_
         Statistics are those that add (of SFA, of classes, of a LabelGraph): load them elsewhere, and go on with
-        `fit_from_statistics` and `partial_fit`. An estimator must be fitted. Saved are all constructor parameters and
-        what `transform`, `inverse_transform` and `predict` need, but not `statistics_`. Functions as expansions cannot
-        be saved, nor a LabelHead with a `regressor`.
+        `fit_from_statistics` and `partial_fit`. What `layer_statistics` of a network gives can be saved, too. An
+        estimator must be fitted. Saved are all constructor parameters and what `transform`, `inverse_transform` and
+        `predict` need, but not `statistics_`. Functions as expansions cannot be saved, nor a LabelHead with a
+        `regressor`.
     path : str or path
         Any name, such as ``age.higsfa``.
 
@@ -205,6 +207,9 @@ KINDS: dict[type, Kind] = {
     **ESTIMATORS,
     Pipeline: Kind(PipelineRecord, _pack_pipeline, _unpack_pipeline),
     **dict.fromkeys((SequenceStatistics, ClassStatistics, LabelStatistics), _SUMS),
+    LayerStatistics: Kind(
+        statistics.LayerStatisticsRecord, statistics.pack_layer_statistics, statistics.unpack_layer_statistics
+    ),
 }
 
 

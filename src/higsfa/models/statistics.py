@@ -13,7 +13,16 @@ from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.sums import Sums
 from higsfa.io.container import Arrays, Few, Record, Some, Tensors, Text, refuse
 from higsfa.models.parameters import LabelName, Size, expansion_text, pack_label_name, plain, read_expansion
-from higsfa.training.statistics import ClassRule, ClassStatistics, LabelStatistics, Origin, SequenceStatistics
+from higsfa.training.federated import LayerStatistics, placeholder
+from higsfa.training.statistics import (
+    INPUTS,
+    ClassRule,
+    ClassStatistics,
+    LabelStatistics,
+    MomentStatistics,
+    Origin,
+    SequenceStatistics,
+)
 
 MAX_GRAPHS, MAX_FUNCTIONS = 64, 1024
 
@@ -39,13 +48,57 @@ class StatisticsRecord(Record):
     n_graphs: Annotated[int, Field(ge=0, le=MAX_GRAPHS)]
 
 
+class LayerStatisticsRecord(Record):
+    layer: Size
+    network: Some[Text]
+    below: Text
+    marks: Few[float]
+    parts: Some[Text]
+    origin: Some[Term]
+    n_channels: Annotated[int, Field(ge=1, le=2**16)]
+    precision: Annotated[float, Field(gt=0, lt=1e-2)]
+    classes: Few[bool | int | float | Text] | None
+    rule: RuleRecord | None
+    n_graphs: Annotated[int, Field(ge=0, le=MAX_GRAPHS)]
+
+
+SUMS = ("weights", "first", "second", "low", "high")
+
+
 def pack_statistics(statistics: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
     sums, frontend = statistics.sums, statistics.frontend
-    for name in ("weights", "first", "second", "low", "high"):
+    for name in SUMS:
         arrays[prefix + name] = getattr(sums, name)
     if sums.edges is not None:
         arrays[f"{prefix}edges"] = sums.edges
     arrays[f"{prefix}shift"], arrays[f"{prefix}center"] = statistics.shift, frontend.center
+    return {
+        **_pack_origin(statistics, arrays, prefix),
+        "expansion": expansion_text(frontend.expansion),
+        "n_inputs": frontend.n_inputs,
+        "precision": float(statistics.precision),
+        "edge_weight": float(sums.edge_weight),
+    }
+
+
+def pack_layer_statistics(layer: LayerStatistics, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    """Sums of all nodes, one array for each of their members; what they are for is the same for all nodes."""
+    for name in SUMS:
+        arrays[prefix + name] = np.stack([getattr(node.sums, name) for node in layer.nodes])
+    arrays[f"{prefix}shift"] = np.stack([node.shift for node in layer.nodes])
+    return {
+        **_pack_origin(layer.nodes[0], arrays, prefix),
+        "layer": layer.layer,
+        "network": list(layer.network),
+        "below": layer.below,
+        "marks": list(layer.marks),
+        "parts": list(layer.parts),
+        "precision": max(float(node.precision) for node in layer.nodes),
+    }
+
+
+def _pack_origin(statistics: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    """What sums are for: the graph, its classes or label functions."""
     record: dict[str, Any] = {"classes": None, "rule": None, "n_graphs": 0}
     if isinstance(statistics, ClassStatistics):
         rule = statistics.rule
@@ -61,15 +114,7 @@ def pack_statistics(statistics: Any, arrays: Arrays, prefix: str) -> dict[str, A
         [float(factor), name, None if label is None else pack_label_name(label)]
         for factor, name, label in statistics.origin.terms
     ]
-    return {
-        "origin": terms,
-        "expansion": expansion_text(frontend.expansion),
-        "n_inputs": frontend.n_inputs,
-        "n_channels": sums.n_channels,
-        "precision": float(statistics.precision),
-        "edge_weight": float(sums.edge_weight),
-        **record,
-    }
+    return {"origin": terms, "n_channels": statistics.sums.n_channels, **record}
 
 
 def unpack_statistics(cls: type, record: StatisticsRecord, tensors: Tensors, prefix: str) -> Any:
@@ -91,15 +136,43 @@ def unpack_statistics(cls: type, record: StatisticsRecord, tensors: Tensors, pre
         high=tensors.take_any(f"{prefix}high", "F64", (I,)),
         edge_weight=record.edge_weight,
     )
+    return _make(cls, record, sums, shift, Frontend(expansion, 1, I, center), graphs)
+
+
+def unpack_layer_statistics(cls: type, record: LayerStatisticsRecord, tensors: Tensors, prefix: str) -> Any:
+    K, graphs = record.n_channels, [_unpack_graph(tensors, f"{prefix}{k}.") for k in range(record.n_graphs)]
+    shift = tensors.take(f"{prefix}shift", "F64", (None, None))
+    (P, T), n_rows = shift.shape, K + sum(len(deltas) for _, deltas in graphs)
+    if P == 0 or T == 0 or len(set(record.parts)) < len(record.parts):
+        refuse("a layer has nodes, nodes have variables, and the parties must differ")
+    tensors.spend(4096 * P)
+    weights = tensors.take(f"{prefix}weights", "F64", (P, n_rows))
+    first = tensors.take(f"{prefix}first", "F64", (P, n_rows, T))
+    second = tensors.take(f"{prefix}second", "F64", (P, K, T, T))
+    low = tensors.take_any(f"{prefix}low", "F64", (P, None))
+    high = tensors.take_any(f"{prefix}high", "F64", low.shape)
+    kind = MomentStatistics if record.origin == list(INPUTS.terms) else LabelStatistics if graphs else ClassStatistics
+    frontend = placeholder(T)
+    nodes = [
+        _make(kind, record, Sums(K, weights[p], first[p], second[p], None, low[p], high[p]), shift[p], frontend, graphs)
+        for p in range(P)
+    ]
+    below = record.below, tuple(record.marks)
+    return LayerStatistics(record.layer, tuple(record.network), *below, tuple(record.parts), tuple(nodes))
+
+
+def _make(cls: type, record: Any, sums: Sums, shift: Any, frontend: Frontend, graphs: list[Any]) -> Any:
+    """Statistics of this class, if sums and record are such."""
+    K = sums.n_channels
     if np.any(sums.weights[:K] < 0) or np.any(np.isnan(sums.low)) or np.any(np.isnan(sums.high)):
         refuse("weights must not be negative, and ranges must be numbers")
     if np.any(np.einsum("kii->ki", sums.second) < 0):
         refuse("sums of squares must not be negative")
     origin = Origin(tuple(record.origin))
-    shared = sums, shift, Frontend(expansion, 1, I, center), record.precision, origin
+    shared = sums, shift, frontend, record.precision, origin
     without_classes = record.rule is None and record.classes is None
-    if cls is SequenceStatistics and without_classes and not graphs and K == 1:
-        return SequenceStatistics(*shared)
+    if cls in (SequenceStatistics, MomentStatistics) and without_classes and not graphs and K == 1:
+        return cls(*shared)
     if cls is LabelStatistics and without_classes and graphs and K == 2:
         return LabelStatistics(*shared, tuple(moments for moments, _ in graphs), tuple(deltas for _, deltas in graphs))
     if cls is ClassStatistics and record.rule is not None and record.classes is not None and not graphs:

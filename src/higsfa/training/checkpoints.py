@@ -298,6 +298,12 @@ def fit_key(fingerprint: str, graph: TrainingGraph, plans: list[LayerPlan], dtyp
     """What a fit is of, in short texts: a difference in any of them can be named."""
     key = {"higsfa version": version, "data": fingerprint, "labels": _hash_of_graph(graph), "precision": str(dtype)}
     key["number of layers"] = str(len(plans))
+    return key | describe_layers(plans)
+
+
+def describe_layers(plans: Sequence[LayerPlan]) -> Key:
+    """A text for every layer; layers that differ have different texts."""
+    key = {}
     for number, plan in enumerate(plans, 1):
         fields = plan.fields
         expansion = " | ".join(_term(term, number) for term in plan.expansion.terms)

@@ -330,23 +330,40 @@ def computed_features(
 def make_frontends(gathering: Gathering, means: Floats | None) -> tuple[Frontend, ...]:
     """The frontend of every node (one for all if they are the same): centre and principal components."""
     plan = gathering.plan
-    n_nodes, index = plan.fields.n_nodes, plan.fields.index
+    known = known_frontends(plan, means)
+    if known is not None:
+        return known
+    raw = raw_inputs(plan)
+    found = gathering(raw, (raw.frontend(np.zeros(raw.n_inputs)),), GraphStatistics.moments)
+    return found_frontends(plan, found, plan.precision(gathering.dtype), gathering.run)
+
+
+def known_frontends(plan: LayerPlan, means: Floats | None) -> tuple[Frontend, ...] | None:
+    """Frontends that need no pass over the data, given means of the features below; None if there must be one."""
     if plan.pca is None and means is not None:
-        centers = [means[index[p]].ravel() for p in range(n_nodes)]
+        centers = [means[index].ravel() for index in plan.fields.index]
         if plan.shared:
             centers = [np.mean(centers, axis=0)]
         return tuple(plan.frontend(center) for center in centers)
-    if plan.pca is None and plan.expansion.is_linear:
-        return (plan.frontend(np.zeros(plan.n_inputs)),)
-    raw = replace(plan, expansion=parse_expansion("identity"), pca=None)
-    found = gathering(raw, (raw.frontend(np.zeros(raw.n_inputs)),), GraphStatistics.moments)
+    return (plan.frontend(np.zeros(plan.n_inputs)),) if plan.pca is None and plan.expansion.is_linear else None
+
+
+def raw_inputs(plan: LayerPlan) -> LayerPlan:
+    """The layer whose variables are the raw inputs of this one."""
+    return replace(plan, expansion=parse_expansion("identity"), pca=None)
+
+
+def found_frontends(
+    plan: LayerPlan, found: list[tuple[Floats, Floats]], precision: float, run: Runner
+) -> tuple[Frontend, ...]:
+    """Frontends from mean and covariance of the raw inputs of every node."""
     if plan.shared:
         mean = np.mean([m for m, _ in found], axis=0)
         found = [(mean, np.mean([C + np.outer(m - mean, m - mean) for m, C in found], axis=0))]
     if plan.pca is None:
         return tuple(plan.frontend(mean) for mean, _ in found)
     out: list[Any] = [None] * len(found)
-    least = max(1e-12, 16 * plan.precision(gathering.dtype))  # of the variance; below it axes are rounding errors
+    least = max(1e-12, 16 * precision)  # of the variance; below it axes are rounding errors
 
     def project(p: int) -> None:
         mean, C = found[p]
@@ -355,5 +372,5 @@ def make_frontends(gathering: Gathering, means: Floats | None) -> tuple[Frontend
         axes[:, : some.shape[1]] = some
         out[p] = plan.frontend(np.zeros(plan.n_inputs), Projection(axes.T, mean))
 
-    gathering.run(project, len(found))
+    run(project, len(found))
     return tuple(out)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from numpy.typing import NDArray
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK, make_plan
+from higsfa.core.sums.tile import Plan
 from higsfa.training.budget import Budget, Workload, make_budget, mib, tile_size
 from higsfa.training.checkpoints import Checkpoint, LayerProgress
 from higsfa.training.dask_engine import cluster_client, train_on_dask
 from higsfa.training.layer import LayerPlan, ThreadGathering, TrainedLayer, computed_features, train_layer
-from higsfa.training.runner import threads
+from higsfa.training.runner import Runner, threads
 from higsfa.training.stores import (
     Features,
     Schedule,
@@ -60,40 +62,85 @@ def train_network(
     spill : folder for features that do not fit in memory, None to choose one, False for none.
     checkpoint : where to leave what is finished, and to go on from.
     """
-    width = plans[0].width
-    n_pixels = int(np.prod(plans[0].fields.grid)) * width
-    plan = make_plan(graph, NETWORK_BLOCK)
-    schedule = Schedule.of(plan, tile_size(plans, n_pixels, dtype.itemsize))
+    schedule = make_schedule(plans, make_plan(graph, NETWORK_BLOCK), dtype)
     if engine == "dask":
         with cluster_client(client, n_jobs) as cluster:
             return train_on_dask(
                 plans, read, schedule, dtype, cluster, limit=limit, on_layer=on_layer, checkpoint=checkpoint
             )
-    folder = spill_folder(spill)
-    samples, sizes = schedule.samples, (plan.n_channels, plan.n_atoms, plan.n_blocks, n_jobs)
-    work = Workload(tuple(plans), sum(samples), n_pixels, input_dtype.itemsize, dtype.itemsize, *sizes)
-    budget = make_budget(work, limit, disk=free_bytes(folder))
-
-    with _memory_explained(budget, limit), threads(n_jobs) as run:
+    with set_up(plans, schedule, input_dtype, dtype, n_jobs=n_jobs, limit=limit, spill=spill) as setup:
         # Nothing else may refer to features: what the next layer does not need is freed when the name is taken again.
-        features = raw_features(
-            read,
-            schedule,
-            width,
-            make_store(budget.input_place, n_pixels // width, width, samples, input_dtype, folder),
-            run,
-            by_blocks=NETWORK_BLOCK * n_pixels * input_dtype.itemsize <= limit // 4,
-        )
+        features = setup.inputs(read)
         layers: list[TrainedLayer] = []
-        for k, (layer_plan, share) in enumerate(zip(plans, budget.layers, strict=True)):
+        for k, layer_plan in enumerate(plans):
             on_node = on_layer(k, layer_plan.fields.n_nodes * len(schedule.tiles))
-            n_nodes, n_components = layer_plan.fields.n_nodes, layer_plan.n_components
-            store = make_store(share.place, n_nodes, n_components, samples, dtype, folder)
-            gathering = ThreadGathering(layer_plan, features, schedule, dtype, run, share.nodes_at_once, on_node)
-            layer, features = _train_layer(k, gathering, layers, store, checkpoint)
+            gathering = setup.gathering(k, features, on_node)
+            layer, features = _train_layer(k, gathering, layers, setup.store(k), checkpoint)
             del gathering
             layers.append(layer)
     return layers
+
+
+def make_schedule(plans: list[LayerPlan], plan: Plan, dtype: np.dtype[Any]) -> Schedule:
+    """The tiles of a network."""
+    return Schedule.of(plan, tile_size(plans, _n_pixels(plans), dtype.itemsize))
+
+
+def _n_pixels(plans: list[LayerPlan]) -> int:
+    return int(np.prod(plans[0].fields.grid)) * plans[0].width
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """What passes over the data need: tiles, a budget, threads, a folder for what does not fit in memory."""
+
+    plans: list[LayerPlan]
+    schedule: Schedule
+    input_dtype: np.dtype[Any]
+    dtype: np.dtype[Any]
+    limit: int
+    budget: Budget
+    folder: Path | None
+    run: Runner
+
+    def inputs(self, read: Callable[[NDArray[np.intp]], NDArray[Any]]) -> Features:
+        """Raw input."""
+        width, n_pixels = self.plans[0].width, _n_pixels(self.plans)
+        samples, place = self.schedule.samples, self.budget.input_place
+        store = make_store(place, n_pixels // width, width, samples, self.input_dtype, self.folder)
+        by_blocks = NETWORK_BLOCK * n_pixels * self.input_dtype.itemsize <= self.limit // 4
+        return raw_features(read, self.schedule, width, store, self.run, by_blocks=by_blocks)
+
+    def store(self, k: int) -> Store | None:
+        """For the features of layer k."""
+        plan, place = self.plans[k], self.budget.layers[k].place
+        sizes = plan.fields.n_nodes, plan.n_components, self.schedule.samples
+        return make_store(place, *sizes, self.dtype, self.folder)
+
+    def gathering(self, k: int, features: Features, on_node: Callable[[int], None] = lambda _: None) -> ThreadGathering:
+        """A pass over the features below layer k."""
+        at_once = self.budget.layers[k].nodes_at_once
+        return ThreadGathering(self.plans[k], features, self.schedule, self.dtype, self.run, at_once, on_node)
+
+
+@contextmanager
+def set_up(
+    plans: list[LayerPlan],
+    schedule: Schedule,
+    input_dtype: np.dtype[Any],
+    dtype: np.dtype[Any],
+    *,
+    n_jobs: int,
+    limit: int,
+    spill: Any = None,
+) -> Iterator[Setup]:
+    """Decide what is kept where, and start threads."""
+    folder, plan = spill_folder(spill), schedule.plan
+    sizes = plan.n_channels, plan.n_atoms, plan.n_blocks, n_jobs
+    size = sum(schedule.samples), _n_pixels(plans), input_dtype.itemsize, dtype.itemsize
+    budget = make_budget(Workload(tuple(plans), *size, *sizes), limit, disk=free_bytes(folder))
+    with _memory_explained(budget, limit), threads(n_jobs) as run:
+        yield Setup(plans, schedule, input_dtype, dtype, limit, budget, folder, run)
 
 
 def _train_layer(

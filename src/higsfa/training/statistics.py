@@ -6,6 +6,7 @@ added can be taken away again (``a - b``): whole recordings, samples of classes,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +24,7 @@ from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions, solve_node
 from higsfa.core.sums.plan import class_plan, label_plan
 from higsfa.core.sums.sums import Covariances, Sums, covariances, group_products, merge, scaled, shifted, zero
-from higsfa.core.sums.tile import Weighting, unit_of
-from higsfa.training.gather import NodeData
+from higsfa.core.sums.tile import Plan, Weighting, unit_of
 
 Floats = NDArray[np.float64]
 
@@ -65,6 +65,9 @@ class Origin:
         )
 
 
+INPUTS = Origin.of("inputs")  # moments that belong to no graph
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Statistics:
     """Sums over samples, and the way from sums to covariances.
@@ -89,7 +92,16 @@ class Statistics:
 
     def covariances(self) -> Covariances:
         """The covariances of the graph; a FloatingPointError if samples or their squares were not finite."""
-        return covariances(self.sums, self.weighting(), self.shift, self.precision)
+        return covariances(self._grouped(), self.weighting(), self.shift, self.precision)
+
+    def as_graph(self) -> GraphStatistics:
+        """The same for the graph of the samples so far."""
+        shared = self.shift, self.frontend, self.precision, self.origin
+        return GraphStatistics(self._grouped(), *shared, self.weighting())
+
+    def _grouped(self) -> Sums:
+        """Channels, and below them the group sums that the couplings of the weighting belong to."""
+        return self.sums
 
     def n_vanished(self) -> int:
         """Number of variables that are not 0, but so small that their squares are."""
@@ -235,6 +247,14 @@ class SequenceStatistics(Statistics):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class MomentStatistics(Statistics):
+    """Moments with sample weights, for means and principal components; there is no graph."""
+
+    def weighting(self) -> Weighting:
+        return Weighting(np.ones((3, 1)), (), 1.0)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelStatistics(Statistics):
     """Statistics for graphs of label functions. Channels are vertex weights and sample weights.
 
@@ -305,12 +325,10 @@ class ClassStatistics(Statistics):
         mix[:2] = np.isin(np.arange(K), 1 + order)
         return Weighting(mix, (sp.csr_array(couplings),), float(masses[order].sum()))
 
-    def covariances(self) -> Covariances:
-        sums = self.sums
-        doubled = replace(
-            sums, weights=np.concatenate([sums.weights] * 2), first=np.concatenate([sums.first] * 2)
-        )  # channels are classes, so their weighted sums are the group sums too
-        return covariances(doubled, self.weighting(), self.shift, self.precision)
+    def _grouped(self) -> Sums:
+        # Channels are classes, so their weighted sums are the group sums too.
+        weights, first = np.concatenate([self.sums.weights] * 2), np.concatenate([self.sums.first] * 2)
+        return replace(self.sums, weights=weights, first=first)
 
     def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
         check_one_kind(self.classes + other.classes)
@@ -337,26 +355,45 @@ def add_fields(parts: list[GraphStatistics]) -> GraphStatistics:
     return replace(first, sums=total, known=whole)
 
 
-def gather_classes(
-    data: NodeData,
-    codes: NDArray[np.intp],
-    classes: tuple[Any, ...],
-    w: Floats,
-    origin: Origin,
-    rule: ClassRule,
-) -> ClassStatistics:
-    """Statistics class by class; code -1 is a sample without a class."""
-    unit = unit_of(w)
-    sums, shift, frontend, precision = data.gather(class_plan(codes, len(classes), w / unit))
-    for array in (sums.weights, sums.first, sums.second):
-        array *= unit
-    return ClassStatistics(sums, shift, frontend, precision, origin, classes, rule)
+@dataclass(frozen=True, eq=False)
+class Summation:
+    """How samples are summed such that parts of the data add.
+
+    Attributes
+    ----------
+    plan : of the samples of this part, with weights divided by `unit`.
+    kind : of the statistics.
+    known : what they hold besides sums, shift, frontend and precision.
+    """
+
+    plan: Plan
+    unit: float
+    kind: Callable[..., Statistics]
+    known: tuple[Any, ...]
+
+    def statistics(self, sums: Sums, shift: Floats, frontend: Frontend, precision: float) -> Statistics:
+        return self.kind(scaled(sums, self.unit), shift, frontend, precision, *self.known)
 
 
-def gather_labels(data: NodeData, graph: TrainingGraph, unit: float, origin: Origin) -> LabelStatistics:
-    """Statistics for graphs of label functions, of which `graph` was built with sample weights divided by `unit`."""
-    # In double precision: functions of a label that fills little of its range are nearly dependent.
-    sums, shift, frontend, precision = replace(data, dtype=np.dtype(np.float64)).gather(label_plan(graph))
+def sum_inputs(w: Floats) -> Summation:
+    """Moments with sample weights, without a graph."""
+    nowhere = np.full(len(w), -1, dtype=np.intp)
+    return Summation(class_plan(nowhere, 0, w / unit_of(w)), unit_of(w), MomentStatistics, (INPUTS,))
+
+
+def sum_classes(
+    codes: NDArray[np.intp], classes: tuple[Any, ...], w: Floats, origin: Origin, rule: ClassRule
+) -> Summation:
+    """Class by class; code -1 is a sample without a class."""
+    plan = class_plan(codes, len(classes), w / unit_of(w))
+    return Summation(plan, unit_of(w), ClassStatistics, (origin, classes, rule))
+
+
+def sum_labels(graph: TrainingGraph, unit: float, origin: Origin) -> Summation:
+    """For graphs of label functions, of which `graph` was built with sample weights divided by `unit`.
+
+    Sums must be in double precision: functions of a label that fills little of its range are nearly dependent.
+    """
     edges: list[Any] = [part.edges for part in graph.parts]
     moments, deltas = tuple(unit * one.moments() for one in edges), tuple(one.deltas for one in edges)
-    return LabelStatistics(scaled(sums, unit), shift, frontend, precision, origin, moments, deltas)
+    return Summation(label_plan(graph), unit, LabelStatistics, (origin, moments, deltas))
