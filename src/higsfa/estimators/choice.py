@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
-from higsfa.graphs.folds import divide, graph_of
+from higsfa.core.graph.edges import AtomEdges, LowRankEdges
+from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.sums.plan import BLOCK, make_plan
+from higsfa.core.sums.sums import part_of
+from higsfa.core.sums.tile import CellPlan
+from higsfa.graphs.additive import summation
+from higsfa.graphs.folds import divide, graph_of, take_labels
 from higsfa.graphs.recipes import GraphRecipe
 from higsfa.training.choice import MAX_SAMPLES, Half
+from higsfa.training.gather import NodeData
 from higsfa.training.layer import LayerPlan
 from higsfa.training.sources import Source
+from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
+
+Division = tuple[Statistics, Statistics]
+"""Statistics of the samples that features are trained on, and of those that they are judged by."""
+MAX_BYTES = 2**31
+"""Sums of all folds are gathered in one pass as long as they take no more memory."""
 
 
 def copies_together(source: Source, groups: Any) -> Any:
@@ -36,3 +53,88 @@ def find_halves(
         except ValueError:  # the graph of all samples was built, so there are too few of them here
             return None
     return halves[0], halves[1]
+
+
+def gather_graph(
+    data: NodeData, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, most: float = MAX_CLASS_CHANNELS
+) -> Statistics:
+    """Statistics of samples; of the kind that adds where the recipe allows it, and at most so many classes."""
+    parts = summation(recipe, y, w, most)
+    if parts is not None:
+        data = replace(data, dtype=np.dtype(np.float64)) if recipe.is_low_rank else data
+        return parts.statistics(*data.gather(parts.plan))
+    plan = make_plan(recipe.build(y, sample_weight=w, groups=groups, n_samples=len(w)))
+    return GraphStatistics(*data.gather(plan), recipe.origin(y), plan.weighting)
+
+
+def gather_folds(
+    data: NodeData, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, fold: np.ndarray
+) -> tuple[Statistics, list[Division]]:
+    """Statistics of all samples, and of every fold and its complement, as if each had been gathered alone.
+
+    Where sums add, those of the folds are all that is needed. Elsewhere graphs are cut anew without each fold, and the
+    sums of all these graphs are gathered side by side: the products of samples are the same, only their weights differ.
+    """
+    rows = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
+    if summation(recipe, y, w, MAX_CLASS_CHANNELS) is not None:
+        return add_folds([gather_graph(subset(data, own), recipe, take_labels(y, own), w[own], None) for own in rows])
+    whole = recipe.build(y, sample_weight=w, groups=groups, n_samples=len(w))
+    graphs, within = [whole], [np.ones(len(rows), dtype=bool)]
+    for k in range(len(rows)):
+        others = np.arange(len(rows)) != k
+        try:
+            pair = [graph_of(recipe, y, w, groups, np.flatnonzero(which[fold])) for which in (others, ~others)]
+        except ValueError:  # the graph of all samples was built, so there are too few of them here
+            continue
+        graphs, within = [*graphs, *pair], [*within, others, ~others]
+    known = [recipe.origin(y)] * len(graphs)
+    found = [GraphStatistics(*sums, origin, weighting) for (sums, weighting), origin in zip(_gather_several(data, graphs, within, fold), known, strict=True)]
+    return found[0], list(zip(found[1::2], found[2::2], strict=True))
+
+
+def add_folds(folds: list[Any]) -> tuple[Any, list[Any]]:
+    """Statistics of all samples, and of every complement and its fold, where those of parts add."""
+    return reduce(add, folds), [(reduce(add, folds[:k] + folds[k + 1 :]), folds[k]) for k in range(len(folds))]
+
+
+def subset(data: NodeData, rows: np.ndarray) -> NodeData:
+    """Some of the samples."""
+    read: Callable[..., Any] = data.read
+    return replace(data, read=lambda some: read(rows[some]))
+
+
+def _gather_several(data: NodeData, graphs: list[TrainingGraph], within: list[np.ndarray], fold: np.ndarray) -> list[Any]:
+    """For each graph its sums, shift, frontend and precision, and its weighting."""
+    n = len(fold)
+    if all(isinstance(part.edges, AtomEdges) for graph in graphs for part in graph.parts):
+        several = [graphs[0]] + [
+            _embedded(graph, np.flatnonzero(which[fold]), n) for graph, which in zip(graphs[1:], within[1:], strict=True)
+        ]
+        plan = CellPlan.of(several, BLOCK, folds=(fold, np.stack(within)))
+        if 24 * plan.n_channels * data.frontend.n_variables**2 <= MAX_BYTES:
+            sums, *rest = data.gather(plan)
+            parts = [part_of(sums, plan.weightings[0])] + [(sums, weighting) for weighting in plan.weightings[1:]]
+            return [((own, *rest), weighting) for own, weighting in parts]
+    found = []
+    for graph, which in zip(graphs, within, strict=True):
+        plan_of_one = make_plan(graph)
+        found.append((subset(data, np.flatnonzero(which[fold])).gather(plan_of_one), plan_of_one.weighting))
+    return found
+
+
+def _embedded(graph: TrainingGraph, rows: np.ndarray, n: int) -> TrainingGraph:
+    """A graph of some of n samples as a graph of all of them; the others have no edges and weight 0."""
+
+    def spread(values: np.ndarray, rest: float) -> np.ndarray:
+        out = np.full((n, *values.shape[1:]), rest, dtype=values.dtype)
+        out[rows] = values
+        return out
+
+    parts = []
+    for part in graph.parts:
+        edges: Any = part.edges
+        moved = {"atoms": spread(edges.atoms, -1), "sample_weight": spread(edges.sample_weight, 0)}
+        if isinstance(edges, LowRankEdges):
+            moved["functions"] = spread(edges.functions, 0)
+        parts.append(replace(part, edges=replace(edges, **moved)))
+    return TrainingGraph(tuple(parts), spread(graph.sample_weight, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from numbers import Integral
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from higsfa.core.graph.labels import as_labels, find_classes, numeric, pick_label
-from higsfa.estimators.gsfa import summation, why_not_additive
 from higsfa.estimators.network import Network, parse_memory
 from higsfa.estimators.validation import (
     check_data,
@@ -20,6 +20,7 @@ from higsfa.estimators.validation import (
     working_dtype,
 )
 from higsfa.graphs import GraphRecipe, LabelGraph, UniformGraph, as_recipe, check_weights
+from higsfa.graphs.additive import summation, why_not_additive
 from higsfa.graphs.recipes import _terms
 from higsfa.training.federated import LayerStatistics, Progress
 from higsfa.training.layer import TrainedLayer
@@ -160,7 +161,7 @@ class FederatedNetwork(Network):
         shape = self._shape() if self.input_shape is not None else None
         if shape is None:
             raise ValueError("input_shape: give it, so that all parties plan the same network")
-        return self._planned(shape)
+        return [replace(plan, options=plan.options.settled()) for plan in self._planned(shape)]
 
     def _present(self, k: Any) -> Progress:
         """What has been solved so far; an error if layer k is not the next one, or parameters have changed."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import _fit_context
 
-from higsfa.core.graph.labels import as_labels, find_classes, label_names, pick_label
+from higsfa.core.graph.labels import as_labels, label_names, pick_label
 from higsfa.core.sums.plan import make_plan
-from higsfa.core.sums.tile import unit_of
+from higsfa.estimators.choice import copies_together, gather_folds, gather_graph
 from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined, samples_of
 from higsfa.estimators.validation import BUILT, assign, check_data, unchanged_on_error
 from higsfa.graphs import (
     ClusteredGraph,
-    CodeGraph,
     GraphRecipe,
     LabelGraph,
     TrainingGraph,
@@ -24,18 +22,11 @@ from higsfa.graphs import (
     as_recipe,
     check_weights,
 )
+from higsfa.graphs.additive import why_not_additive
+from higsfa.graphs.folds import divide
 from higsfa.graphs.recipes import _terms
 from higsfa.training.sources import Source
-from higsfa.training.statistics import (
-    MAX_CLASS_CHANNELS,
-    ClassRule,
-    GraphStatistics,
-    Origin,
-    Statistics,
-    Summation,
-    sum_classes,
-    sum_labels,
-)
+from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Origin, Statistics
 
 BUILT_BEFOREHAND = Origin.of("TrainingGraph")  # a graph that was passed to `fit`
 
@@ -52,9 +43,10 @@ class LabelledEstimator(StreamEstimator):
         *,
         graph: Any = "auto",
         expansion: Any = "identity",
-        shrinkage: float = 0.0,
+        shrinkage: Any = "auto",
         clip_range: bool = True,
         center: Any = None,
+        cv: int = 5,
     ) -> None:
         assign(locals())
 
@@ -70,7 +62,7 @@ class LabelledEstimator(StreamEstimator):
             n, y = len(X), as_labels(y)
             if not isinstance(graph, TrainingGraph):
                 recipe = as_recipe(self.graph if graph is None else graph)
-                self._adopt(self._gather(X, y, recipe, check_weights(sample_weight, n), groups), X)
+                self._cross_validate(X, y, recipe, check_weights(sample_weight, n), groups)
             elif sample_weight is not None or groups is not None:
                 raise ValueError(BUILT)
             elif graph.n_samples != n:
@@ -78,22 +70,25 @@ class LabelledEstimator(StreamEstimator):
             else:
                 plan = make_plan(graph)
                 sums = self._data(X, graph.sample_weight).gather(plan)
-                self._adopt(GraphStatistics(*sums, BUILT_BEFOREHAND, plan.weighting), X)
+                self._adopt(GraphStatistics(*sums, BUILT_BEFOREHAND, plan.weighting), X=X)
         return self
+
+    def _cross_validate(self, X: Source, y: Any, recipe: GraphRecipe, w: np.ndarray, groups: Any) -> None:
+        """Fit; what parameters leave open is chosen on folds of the samples."""
+        recipe = recipe.settled(y, w)
+        fold = divide(recipe, y, copies_together(X, groups), len(X), self.cv) if self._wanted().is_open else None
+        data = self._data(X, w)
+        if fold is None:
+            self._adopt(gather_graph(data, recipe, y, w, groups), X=X)
+        else:
+            self._adopt(*gather_folds(data, recipe, y, w, groups, fold), X)
 
     def _gather(
         self, X: Source, y: Any, recipe: GraphRecipe, w: np.ndarray, groups: Any, most: float = MAX_CLASS_CHANNELS
     ) -> Statistics:
         """Statistics of samples; of the kind that adds where the recipe allows it, and at most so many classes."""
         recipe = recipe.settled(y, w)
-        parts = summation(recipe, y, w, most)
-        if parts is not None:
-            data = self._data(X, w)
-            data = replace(data, dtype=np.dtype(np.float64)) if recipe.is_low_rank else data
-            return parts.statistics(*data.gather(parts.plan))
-        graph = recipe.build(y, sample_weight=w, groups=groups, n_samples=len(X))
-        plan = make_plan(graph)
-        return GraphStatistics(*self._data(X, w).gather(plan), recipe.origin(y), plan.weighting)
+        return gather_graph(self._data(X, w), recipe, y, w, groups, most)
 
     @exact
     @_fit_context(prefer_skip_nested_validation=True)
@@ -161,44 +156,6 @@ class LabelledEstimator(StreamEstimator):
         return origin == BUILT_BEFOREHAND or as_recipe(self.graph).makes(origin)
 
 
-def why_not_additive(graph: Any) -> str:
-    """Why sums of parts of the data do not add for this graph; empty if they do."""
-    recipe = as_recipe(graph)
-    if any(isinstance(part, LabelGraph) and part.label_range is None for part in _terms(recipe)[0]):
-        return "a LabelGraph needs to know all labels there may be: give it label_range=(low, high)"
-    if not (isinstance(recipe, ClusteredGraph | CodeGraph) or recipe.is_low_rank):
-        return (
-            f"graph={graph!r} depends on all labels at once; batches add up for numbers with "
-            "graph=LabelGraph(label_range=(low, high)) and for classes with graph='clustered' or 'code'"
-        )
-    return ""
-
-
-def summation(recipe: GraphRecipe, y: Any, w: np.ndarray, most: float = np.inf) -> Summation | None:
-    """How samples are summed such that parts add; None if the recipe or more than `most` classes forbid it."""
-    if isinstance(recipe, ClusteredGraph | CodeGraph):
-        codes, classes = _classes(y, recipe, len(w))
-        return sum_classes(codes, classes, w, recipe.origin(y), _rule(recipe)) if len(classes) <= most else None
-    if recipe.is_low_rank:
-        unit = unit_of(w)
-        return sum_labels(recipe.build(y, sample_weight=w / unit, n_samples=len(w)), unit, recipe.origin(y))
-    return None
-
-
-def _rule(recipe: ClusteredGraph | CodeGraph) -> ClassRule:
-    if isinstance(recipe, CodeGraph):
-        return ClassRule(codes=True, n_features=recipe.n_features)
-    return ClassRule(self_loops=bool(recipe.self_loops))
-
-
-def _classes(y: Any, recipe: ClusteredGraph | CodeGraph, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
-    """Class index of each sample (-1 for none), and the classes in that order."""
-    if not label_names(y):
-        raise ValueError("y: requires y to be passed, but the target y is None; a clustered graph is built from labels")
-    codes, classes = find_classes(pick_label(y, recipe.label, n))
-    return codes, tuple(value.item() if isinstance(value, np.generic) else value for value in classes)
-
-
 @documented(NODE)
 class GSFA(LabelledEstimator):
     r"""Graph-based slow feature analysis: supervised dimensionality reduction.
@@ -264,12 +221,13 @@ class IGSFA(LabelledEstimator):
         graph: Any = "auto",
         expansion: Any = "identity",
         delta_threshold: float = 1.96,
-        n_slow: int | None = None,
+        n_slow: Any = None,
         scaling: str = "sensitivity",
         min_scale: float = 1e-3,
         weighted: bool = False,
-        shrinkage: float = 0.0,
+        shrinkage: Any = "auto",
         clip_range: bool = True,
         center: Any = None,
+        cv: int = 5,
     ) -> None:
         assign(locals())

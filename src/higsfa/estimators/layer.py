@@ -79,13 +79,13 @@ class Layer(BaseEstimator):
         *,
         expansion: Any = "identity | power0.8",
         pca: int | None = None,
-        n_slow: int | None = None,
+        n_slow: Any = None,
         delta_threshold: float = 1.96,
         scaling: str = "sensitivity",
         min_scale: float = 1e-3,
         shared: bool = False,
         pad: bool = False,
-        shrinkage: float = 0.0,
+        shrinkage: Any = "auto",
         weighted: bool = False,
     ) -> None:
         assign(locals())

@@ -218,7 +218,7 @@ class Network(Extractor):
                 dtype,
                 n_jobs=self._n_jobs(),
                 limit=parse_memory(self.memory_limit),
-                folder=spill_folder(self.spill),
+                spill=self.spill,
                 on_layer=on_layer,
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -15,8 +16,9 @@ from sklearn.utils.validation import check_array
 from higsfa.core.expansion.expansion import Expansion, as_expansion
 from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.node.frontend import Frontend
+from higsfa.core.node.held_out import HeldOut, cross_validated
 from higsfa.core.node.node import Node
-from higsfa.core.node.solve import NodeOptions
+from higsfa.core.node.solve import AUTO, NodeOptions
 from higsfa.core.sums.tile import tile_rows
 from higsfa.estimators.validation import (
     Extractor,
@@ -47,6 +49,8 @@ class NodeEstimator(Extractor):
     _solved: Node | None = None
     _pending: tuple[dict[str, Any], ...] = ()  # batches whose sums have not been taken yet
     _known_kind: Any = None  # of the batches so far
+    _chosen: NodeOptions | None = None  # on folds
+    _final: HeldOut | None = None  # all features, with the shrinkage that was chosen
 
     _parameter_constraints: dict[str, Any] = {
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -54,6 +58,7 @@ class NodeEstimator(Extractor):
         "shrinkage": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "clip_range": ["boolean"],
         "center": ["array-like", None],
+        "cv": [Interval(Integral, 2, None, closed="left")],
     }
     _preserving_constraints: dict[str, Any] = {
         "delta_threshold": [Interval(Real, None, None, closed="neither")],
@@ -68,10 +73,16 @@ class NodeEstimator(Extractor):
         raise NotImplementedError
 
     def _options(self) -> NodeOptions:
+        """What the node shall extract, with what was chosen."""
+        wanted = self._wanted()
+        return self._chosen if wanted.is_open and self._chosen is not None else wanted.settled()
+
+    def _wanted(self) -> NodeOptions:
+        """What the parameters say."""
         shared = {
             "n_components": self.n_components,
             "preserve": self._preserve,
-            "shrinkage": float(self.shrinkage),
+            "shrinkage": self.shrinkage if self.shrinkage == AUTO else float(self.shrinkage),
         }
         if not self._preserve:
             return NodeOptions(**shared)
@@ -110,9 +121,17 @@ class NodeEstimator(Extractor):
             return np.array(center)  # the user may change the array
         return np.zeros(n_features) if as_expansion(self.expansion).is_linear else None
 
-    def _adopt(self, statistics: Statistics, X: Source | None = None) -> None:
-        """Take these sums for those of all samples, and solve."""
+    def _adopt(self, statistics: Statistics, divisions: Any = (), X: Source | None = None) -> None:
+        """Take these sums for those of all samples, choose by divisions of them what is open, and solve."""
         self._statistics, self._pending, self._known_kind = statistics, (), None
+        self._chosen, self.held_out_, self._final = None, None, None
+        found = []
+        for train, test in divisions:
+            with suppress(NotEnoughData), explained(self, X):
+                found.append((train.covariances(), test.covariances()))
+        if found:
+            n_expanded = statistics.frontend.n_expanded
+            self._chosen, self.held_out_, self._final = cross_validated(found, n_expanded, self._wanted())
         self._solved = self._solve(X)
 
     def _solve(self, X: Source | None = None) -> Node:
@@ -190,6 +209,17 @@ class NodeEstimator(Extractor):
         """Delta values, slowest first."""
         node = self._node
         return node.delta_values[: None if self._preserve else node.n_components].copy()
+
+    @property
+    def shrinkage_(self) -> float:
+        """The shrinkage that was used."""
+        return float(self._options().shrinkage)
+
+    @property
+    def held_out_delta_values_(self) -> NDArray[np.float64] | None:
+        """Delta values on samples that were left out of training, means over folds; None if there were no folds."""
+        self._node  # noqa: B018  an error if nothing was fitted
+        return None if self._final is None else np.nanmean(self._final.delta_values[0], axis=0)
 
     @property
     def mean_(self) -> NDArray[np.float64]:

@@ -24,8 +24,9 @@ lag : int, default=1
 delta_threshold : float, default=1.96
     Features with a smaller Delta form the slow part; noise has Delta 2. Negative: no slow part, which is PCA.
     4 or more: slow features only.
-n_slow : int, optional
-    Number of slow features, instead of `delta_threshold`.
+n_slow : int or "auto", optional
+    Number of slow features, instead of `delta_threshold`; "auto" takes those that are slower than noise on samples that
+    were left out of training.
 scaling : {"sensitivity", "qr"}, default="sensitivity"
     How slow features get amplitudes that match the reconstructive ones: by the norm of their column of M, without
     mixing them, or by the QR decomposition of M.
@@ -33,15 +34,20 @@ min_scale : float, default=1e-3
     Lower bound on the scales, relative to the largest amplitude.
 weighted : bool, default=False
     Whether regression and PCA use the vertex weights of the graph as well.
-shrinkage : float, default=0.0
+shrinkage : float or "auto", default="auto"
     Against overfitting: solve as if white noise with this fraction of its variance were added to every expanded
-    variable. Features are sorted by Delta with that noise, so their own Delta values need not ascend.
+    variable. Features are sorted by Delta with that noise, so their own Delta values need not ascend. "auto" takes the
+    value that makes features slowest on samples that were left out of training (see `cv`), and 0 where none can be left
+    out: in `partial_fit`, with a graph that was built beforehand or given by its edges, for a single recording.
 clip_range : bool, default=True
     Clip inputs to their range in the training data before a nonlinear expansion, so that unseen data cannot blow up
     (in a network, from layer to layer). It changes nothing on the training data.
 center : array-like of shape (n_features,), optional
     What to subtract from the input before the expansion; the mean by default. If given, `partial_fit` also works
     with nonlinear expansions.
+cv : int, default=5
+    Number of folds on which "auto" is decided. Samples of a group (see `groups` in `fit`) and copies of a sample stay
+    together, and folds hold all labels in like proportions. One pass serves all folds.
 input_shape : tuple of int, optional
     Shape of a sample: (length,), (height, width) or (depth, height, width), followed by the number of channels if
     there are several. Taken from X by default; flat X without it is a one-dimensional signal.
@@ -71,7 +77,8 @@ graph : recipe, TrainingGraph or str, optional
 sample_weight : array-like of shape (n_samples,), optional
     Weight w counts a sample w times.
 groups : array-like of shape (n_samples,), optional
-    The recording of each sample, for graphs in time order. No transition is made from one recording to the next.
+    The recording of each sample, for graphs in time order: no transition is made from one recording to the next. With
+    other graphs what samples belong to (a person, say): where "auto" is decided, a group is never divided.
 forgetting : float, default=1.0
     Factor on the weight of all earlier samples, for streams that drift; 1 forgets nothing.
 checkpoint : path, optional
@@ -89,6 +96,12 @@ n_components_ : int
     Number of features.
 rank_ : int
     Rank of the covariance of the expanded data.
+shrinkage_ : float
+    The shrinkage that was used.
+held_out_delta_values_ : array or None
+    Delta values on samples that were left out of training, means over folds; None if there were no folds.
+held_out_ : HeldOut or None
+    How all values of the shrinkage did: `ladder`, `slowness`, `delta_values`, `training_delta_values`.
 mean_ : array of shape (n_features,)
     What is subtracted from the input.
 statistics_ : Statistics
@@ -108,6 +121,11 @@ n_slow_ : int or None
     Size of the slow part of the top node, if there is one top node.
 delta_values_ : array or None
     Delta values of the slow features of the top node.
+shrinkage_ : list of float
+    The shrinkage of each layer.
+held_out_ : list of HeldOut or None
+    How all values of the shrinkage did in each layer, on samples that a network trained on half of them had not seen;
+    None where a number was given.
 input_shape_ : tuple of int
     Shape of a sample.
 

@@ -11,10 +11,13 @@ from sklearn.utils._param_validation import Interval
 
 from higsfa.core.graph import build
 from higsfa.core.sums.plan import sequence_plan
+from higsfa.estimators.choice import add_folds, subset
 from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined
 from higsfa.estimators.validation import assign, check_data, unchanged_on_error
 from higsfa.graphs import SequenceGraph
+from higsfa.graphs.folds import divide
+from higsfa.training.gather import NodeData
 from higsfa.training.sources import as_source
 from higsfa.training.statistics import Origin, SequenceStatistics
 
@@ -33,9 +36,10 @@ class SequenceEstimator(StreamEstimator):
         *,
         expansion: Any = "identity",
         lag: int = 1,
-        shrinkage: float = 0.0,
+        shrinkage: Any = "auto",
         clip_range: bool = True,
         center: Any = None,
+        cv: int = 5,
     ) -> None:
         assign(locals())
 
@@ -48,9 +52,19 @@ class SequenceEstimator(StreamEstimator):
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
-            graph = build.sequence(build.recording_lengths(groups, len(X)), self.lag, scaled=False)
-            data = self._data(X, graph.sample_weight)
-            self._adopt(SequenceStatistics(*data.gather(sequence_plan(0, graph)), self._origin()), X)
+            lengths = build.recording_lengths(groups, len(X))
+            build.sequence(lengths, self.lag)  # an error if no two samples are neighbours
+            data = self._data(X, np.ones(len(X)))
+            fold = None
+            if self._wanted().is_open and len(lengths) > 1:
+                fold = divide(SequenceGraph(self.lag), None, groups, len(X), min(self.cv, len(lengths)))
+            if fold is None:
+                self._adopt(self._sums_of(data, lengths, 0), X=X)
+            else:
+                folds = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
+                of = [build.recording_lengths(np.asarray(groups)[rows], len(rows)) for rows in folds]
+                parts = [self._sums_of(subset(data, rows), own, 0) for rows, own in zip(folds, of, strict=True)]
+                self._adopt(*add_folds(parts), X)
             self._tail, self._recording = data.read(np.arange(0)), None
         return self
 
@@ -109,10 +123,12 @@ class SequenceEstimator(StreamEstimator):
         return statistics
 
     def _sequence(self, X: np.ndarray, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
+        return self._sums_of(self._data(as_source(X)), lengths, n_before)
+
+    def _sums_of(self, data: NodeData, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
         """Statistics of recordings, of which the first `n_before` samples were summed before."""
         graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
-        sums = self._data(as_source(X)).gather(sequence_plan(n_before, graph))
-        return SequenceStatistics(*sums, self._origin())
+        return SequenceStatistics(*data.gather(sequence_plan(n_before, graph)), self._origin())
 
     def _origin(self) -> Origin:
         return SequenceGraph(self.lag).origin(None)
@@ -190,12 +206,13 @@ class ISFA(SequenceEstimator):
         expansion: Any = "identity",
         lag: int = 1,
         delta_threshold: float = 1.96,
-        n_slow: int | None = None,
+        n_slow: Any = None,
         scaling: str = "sensitivity",
         min_scale: float = 1e-3,
         weighted: bool = False,
-        shrinkage: float = 0.0,
+        shrinkage: Any = "auto",
         clip_range: bool = True,
         center: Any = None,
+        cv: int = 5,
     ) -> None:
         assign(locals())

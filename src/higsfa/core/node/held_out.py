@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.linalg import whole
-from higsfa.core.node.solve import AUTO, NodeOptions, slow_features
+from higsfa.core.node.solve import AUTO, NodeOptions, n_slow_features, slow_features
 from higsfa.core.sums.sums import Covariances
 
 Floats = NDArray[np.float64]
@@ -47,14 +47,39 @@ class HeldOut:
         return int(np.argmax(self.slowness.mean(axis=1)))
 
     def chosen(self, options: NodeOptions) -> NodeOptions:
-        """Options with the best shrinkage."""
-        return replace(options, shrinkage=float(self.ladder[self.best]))
+        """Options with the best shrinkage, and with the number of features that are slower than noise if it is open.
+
+        Features count whose mean Delta is below 2 by more than its standard error.
+        """
+        options = replace(options, shrinkage=float(self.ladder[self.best]))
+        if options.n_slow != AUTO:
+            return options
+        deltas = self.delta_values[self.best]
+        error = np.nanstd(deltas, axis=0, ddof=1) / np.sqrt(len(deltas)) if len(deltas) > 1 else 0.0
+        return replace(options, n_slow=int(np.sum(np.nanmean(deltas, axis=0) + error < 2.0)))
 
 
 def n_judged(n_expanded: int, options: NodeOptions) -> int:
     """Number of features that a value of the shrinkage is judged by."""
     most = min(n_expanded, MOST_FEATURES, n_expanded if options.n_components is None else options.n_components)
     return max(1, min(most, options.n_slow)) if options.preserve and isinstance(options.n_slow, int) else most
+
+
+def cross_validated(
+    divisions: Sequence[tuple[Covariances, Covariances]], n_expanded: int, options: NodeOptions
+) -> tuple[NodeOptions, HeldOut, HeldOut]:
+    """Options filled in, how all values of the shrinkage did, and how the chosen one did on all features.
+
+    The size of the slow part is counted on unseen samples.
+    """
+    path = held_out(divisions, n_expanded, n_judged(n_expanded, options), options)
+    n = n_expanded if options.n_components is None else min(n_expanded, options.n_components)
+    final = held_out(divisions, n_expanded, n, replace(options, shrinkage=float(path.ladder[path.best])))
+    options = final.chosen(options)
+    if options.preserve and options.n_slow is None and options.delta_threshold < 4.0:
+        deltas = np.nan_to_num(np.nanmean(final.delta_values[0], axis=0), nan=np.inf)
+        options = replace(options, n_slow=n_slow_features(deltas, n_expanded, options))
+    return options, path, final
 
 
 def joined(parts: Sequence[HeldOut]) -> HeldOut:

@@ -103,7 +103,7 @@ def combine_codes(codes: list[NDArray[Any]], sizes: list[int]) -> tuple[NDArray[
     joint = codes[0] + 1
     table = np.arange(-1, sizes[0] - 1)[None]
     for code, size in zip(codes[1:], sizes[1:], strict=True):
-        if table.shape[1] * size > MAX_TABLE:
+        if table.shape[1] * size > min(MAX_TABLE, 2 * len(joint)):
             number, table = _present(joint, table)
             joint = number.take(joint)
         span = table.shape[1] * size
