@@ -88,7 +88,10 @@ def gather_folds(
             continue
         graphs, within = [*graphs, *pair], [*within, others, ~others]
     known = [recipe.origin(y)] * len(graphs)
-    found = [GraphStatistics(*sums, origin, weighting) for (sums, weighting), origin in zip(_gather_several(data, graphs, within, fold), known, strict=True)]
+    found = [
+        GraphStatistics(*sums, origin, weighting)
+        for (sums, weighting), origin in zip(_gather_several(data, graphs, within, fold), known, strict=True)
+    ]
     return found[0], list(zip(found[1::2], found[2::2], strict=True))
 
 
@@ -103,12 +106,15 @@ def subset(data: NodeData, rows: np.ndarray) -> NodeData:
     return replace(data, read=lambda some: read(rows[some]))
 
 
-def _gather_several(data: NodeData, graphs: list[TrainingGraph], within: list[np.ndarray], fold: np.ndarray) -> list[Any]:
+def _gather_several(
+    data: NodeData, graphs: list[TrainingGraph], within: list[np.ndarray], fold: np.ndarray
+) -> list[Any]:
     """For each graph its sums, shift, frontend and precision, and its weighting."""
     n = len(fold)
     if all(isinstance(part.edges, AtomEdges) for graph in graphs for part in graph.parts):
         several = [graphs[0]] + [
-            _embedded(graph, np.flatnonzero(which[fold]), n) for graph, which in zip(graphs[1:], within[1:], strict=True)
+            _embedded(graph, np.flatnonzero(which[fold]), n)
+            for graph, which in zip(graphs[1:], within[1:], strict=True)
         ]
         plan = CellPlan.of(several, BLOCK, folds=(fold, np.stack(within)))
         if 24 * plan.n_channels * data.frontend.n_variables**2 <= MAX_BYTES:

@@ -188,7 +188,7 @@ class Network(Extractor):
             dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=precision) for plan in plans]
             halves = None if is_built else find_halves(plans, source, given, y, graph.sample_weight, groups)
-            plans, self.held_out_ = self._chosen(plans, halves, source, dtype)
+            plans, held_out = self._chosen(plans, halves, source, dtype)
             saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)
             with explained(self, source), progress(self.verbose, plans) as on_layer:
                 trained = train_network(
@@ -205,6 +205,7 @@ class Network(Extractor):
                     checkpoint=saved,
                 )
             self._adopt(trained, shape)
+            self.held_out_ = held_out
         return self
 
     def _chosen(self, plans: list[LayerPlan], halves: Any, source: Source, dtype: np.dtype[Any]) -> tuple[Any, Any]:
@@ -226,6 +227,8 @@ class Network(Extractor):
         self._trained = trained
         self.layers_ = [FittedLayer(layer) for layer in trained]
         self.input_shape_ = shape
+        self.shrinkage_ = [float(layer.plan.options.shrinkage) for layer in trained]
+        self.held_out_ = [None] * len(trained)
         self.n_components_ = trained[-1].plan.fields.n_nodes * trained[-1].plan.n_components
         top = trained[-1].nodes
         self.n_slow_ = top[0].n_slow if trained[-1].plan.fields.n_nodes == 1 else None
@@ -405,7 +408,9 @@ class Network(Extractor):
 
 
 @contextmanager
-def progress(verbose: int, plans: list[LayerPlan], title: str = "network") -> Iterator[Callable[[int, int], Callable[[int], None]]]:
+def progress(
+    verbose: int, plans: list[LayerPlan], title: str = "network"
+) -> Iterator[Callable[[int, int], Callable[[int], None]]]:
     """Yields a function that announces a layer and its number of steps, and returns one that counts steps."""
     if not verbose:
         yield lambda layer, steps: lambda done: None
@@ -429,7 +434,9 @@ def progress(verbose: int, plans: list[LayerPlan], title: str = "network") -> It
             plan = plans[layer]
             shape = "x".join(map(str, plan.fields.shape))
             bar.update(
-                whole, description=f"{title}: layer {layer + 1} of {len(plans)} ({shape} nodes)", completed=sum(work[:layer])
+                whole,
+                description=f"{title}: layer {layer + 1} of {len(plans)} ({shape} nodes)",
+                completed=sum(work[:layer]),
             )
             share = work[layer] / max(1, steps)
 

@@ -50,6 +50,7 @@ class NodeEstimator(Extractor):
     _pending: tuple[dict[str, Any], ...] = ()  # batches whose sums have not been taken yet
     _known_kind: Any = None  # of the batches so far
     _chosen: NodeOptions | None = None  # on folds
+    held_out_: HeldOut | None = None
     _final: HeldOut | None = None  # all features, with the shrinkage that was chosen
 
     _parameter_constraints: dict[str, Any] = {

@@ -25,7 +25,8 @@ def divide(recipe: GraphRecipe, y: Any, groups: Any, n_samples: int, n_folds: in
         or (isinstance(part, WindowGraph) and (part.label is False or (part.label is None and y is None)))
         for part in parts
     )
-    if any(isinstance(part, EdgeGraph) for part in parts) or (is_time and groups is None):
+    is_odd = groups is not None and np.shape(groups) != (n_samples,)  # an error that is told elsewhere
+    if any(isinstance(part, EdgeGraph) for part in parts) or (is_time and groups is None) or is_odd:
         return None
     group = np.arange(n_samples) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].ravel()
     order = np.lexsort(_sort_keys(parts, y, n_samples))
@@ -53,8 +54,14 @@ def _sort_keys(parts: list[GraphRecipe], y: Any, n_samples: int) -> list[np.ndar
         if label is not False and y is not None:
             values = pick_label(y, label, n_samples)
             is_class = isinstance(part, ClusteredGraph | CodeGraph)
-            keys.append(find_classes(values)[0] if is_class else numeric(values, "label"))
+            keys.append(_in_order(find_classes(values)[0]) if is_class else numeric(values, "label"))
     return keys
+
+
+def _in_order(codes: np.ndarray) -> np.ndarray:
+    """Codes of classes, numbered in the order in which they come first."""
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse]
 
 
 def take_labels(y: Any, rows: np.ndarray) -> Any:

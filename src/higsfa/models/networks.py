@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from math import prod
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from sklearn.utils.validation import check_is_fitted
 
 from higsfa.core.fields import Fields
-from higsfa.core.node.solve import NodeOptions
+from higsfa.core.node.solve import AUTO, NodeOptions
 from higsfa.io.container import Arrays, Record, Some, Tensors, refuse
 from higsfa.io.nodes import MAX_VALUES, NodeShape, StoredNodes, pack_nodes, unpack_nodes
 from higsfa.models.parameters import Size, expansion_text, pack_common, plain, read_expansion, unpack_common
@@ -35,6 +35,7 @@ class SingleRecord(Record):
     expansion: str
     n_inputs: Size
     clipped: bool
+    shrinkage: Annotated[float, Field(ge=0)] | None = None  # what "auto" came to; files before 0.2 have none
 
 
 def pack_single(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def pack_single(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
         "expansion": expansion_text(frontend.expansion),
         "n_inputs": frontend.n_inputs,
         "clipped": frontend.low is not None,
+        "shrinkage": estimator.shrinkage_,
     }
 
 
@@ -54,6 +56,8 @@ def unpack_single(cls: type, record: SingleRecord, tensors: Tensors, prefix: str
     shape = NodeShape(read_expansion(record.expansion), 1, record.n_inputs, None, record.clipped)
     estimator._solved = unpack_nodes(tensors, f"{prefix}node.", shape, 1, MAX_VALUES)[0]
     estimator._statistics = SumsNotSaved()
+    if estimator.shrinkage == AUTO and record.shrinkage is not None:
+        estimator._chosen = replace(estimator._wanted().settled(), shrinkage=record.shrinkage)
     return estimator
 
 

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from higsfa.reconstruction import extreme_inputs, feature_gradient, feature_template
 
-__all__ = ["plot_delta_values", "plot_features"]
+__all__ = ["plot_delta_values", "plot_features", "plot_held_out"]
 
 
 def plot_delta_values(network: Any, layer: int | None = None, *, n_features: int = 40, ax: Any = None) -> Any:
@@ -115,3 +115,44 @@ def plot_features(
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])
     return figure
+
+
+def plot_held_out(model: Any, layer: int | None = None, *, ax: Any = None) -> Any:
+    """Plot Delta values on training samples and on samples that were left out, with and without shrinkage.
+
+    Where the two lines of a colour lie far apart, features are overfitted.
+
+    Parameters
+    ----------
+    model : estimator or network that was fitted with ``shrinkage="auto"``
+    layer : int, optional
+        Of a network, counted from 1; by default the last one whose shrinkage was chosen.
+    ax : matplotlib axes, optional
+
+    Returns
+    -------
+    matplotlib axes
+    """
+    import matplotlib.pyplot as plt
+
+    found = model.held_out_ if isinstance(model.held_out_, list) else [model.held_out_]
+    chosen = [k for k, one in enumerate(found, 1) if one is not None]
+    if not chosen or layer not in (None, *chosen):
+        raise ValueError(
+            "nothing was held out: fit with shrinkage='auto'" + (f"; layers {chosen} have it" if chosen else "")
+        )
+    one = found[(chosen[-1] if layer is None else layer) - 1]
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+    number = np.arange(1, one.delta_values.shape[2] + 1)
+    for i, color in {0: "0.6", one.best: "tab:blue"}.items():
+        name = "without shrinkage" if one.ladder[i] == 0 else f"shrinkage {one.ladder[i]:g}"
+        style = {"color": color, "marker": "o", "markersize": 3}
+        ax.plot(number, np.nanmean(one.delta_values[i], axis=0), label=f"{name}, held out", **style)
+        training = np.nanmean(one.training_delta_values[i], axis=0)
+        ax.plot(number, training, label=f"{name}, training", linestyle=":", **style)
+    ax.axhline(2.0, color="0.4", linewidth=1, linestyle="--")
+    ax.annotate("noise", (1.0, 2.0), xycoords=("axes fraction", "data"), ha="right", va="bottom", color="0.4")
+    ax.set(xlabel="slow feature", ylabel="Delta", ylim=(0, None))
+    ax.legend(fontsize="small", frameon=False)
+    return ax

@@ -62,9 +62,7 @@ def choose_options(
     schedules = [make_schedule(plans, make_plan(half.graph, NETWORK_BLOCK), dtype) for half in halves]
     with ExitStack() as stack:
         train, test = setups = [
-            stack.enter_context(
-                set_up(plans, schedule, half.samples.dtype, dtype, n_jobs=n_jobs, limit=limit // 2, spill=spill)
-            )
+            _enter(stack, plans, schedule, half.samples.dtype, dtype, limit=limit, n_jobs=n_jobs, spill=spill)
             for half, schedule in zip(halves, schedules, strict=True)
         ]
         features, unseen = (setup.inputs(half.samples.take) for setup, half in zip(setups, halves, strict=True))
@@ -79,6 +77,14 @@ def choose_options(
             unseen = computed_features(layer, unseen, test.store(k), dtype, test.run)
             chosen[k], found[k], means = layer.plan, judge.found, layer.output_means
     return chosen, found
+
+
+def _enter(stack: ExitStack, *sizes: Any, limit: int, **options: Any) -> Setup:
+    """A setup with half of the memory, or with all of it where half is not enough for a single node."""
+    try:
+        return stack.enter_context(set_up(*sizes, limit=limit // 2, **options))
+    except ValueError:
+        return stack.enter_context(set_up(*sizes, limit=limit, **options))
 
 
 @dataclass(eq=False)

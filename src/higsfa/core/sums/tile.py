@@ -365,8 +365,12 @@ class CellPlan(Plan):
         change = np.any(channels[:, 1:] != channels[:, :-1], axis=0)
         offsets, _, functions = rows_of(every, raw=fixed)
         weightings = tuple(
-            Weighting(mix if fixed else mix[3 * g : 3 * g + 3], rows_of(own, raw=True)[1], graph.total_edge_weight, rows)
-            for g, (graph, own, rows) in enumerate(zip(graphs, groups, _own_rows(groups, int(offsets[-1])), strict=True))
+            Weighting(
+                mix if fixed else mix[3 * g : 3 * g + 3], rows_of(own, raw=True)[1], graph.total_edge_weight, rows
+            )
+            for g, (graph, own, rows) in enumerate(
+                zip(graphs, groups, _own_rows(groups, int(offsets[-1])), strict=True)
+            )
         )
         return cls(
             weighting=weightings[0],
