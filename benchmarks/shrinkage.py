@@ -7,8 +7,8 @@
 `presets.pyramid(shape)` (60 features, what `HiGSFA()` takes, too) on images as they are stored, then `LabelHead()` on
 all its features; also on the first 5, 10 and 20. Ages of synthetic faces and of FairFace: mean absolute error. Digits,
 Fashion-MNIST, gender of FairFace: percent right. Each draw is another random training set, the same for all values.
-Results are kept in results/shrinkage.json one by one; what is there is not measured again without --again. One core: an
-hour for the small sizes, some hours for all. Absent data are skipped.
+Results are kept in results/shrinkage.json one by one; what is there is not measured again without --again. One core:
+a quarter of an hour without FairFace and the largest sizes, over an hour for all. Absent data are skipped.
 """
 
 import argparse
