@@ -1,67 +1,96 @@
 """Which graph for a label: serial against label functions for numbers, clustered against codes for classes.
 
     python benchmarks/graphs.py
+    python benchmarks/graphs.py --data digits,fashion --sizes 50,200 --draws 3
+    python benchmarks/graphs.py --shrinkage 0.1        in all layers
+    python benchmarks/graphs.py --table                what is there already
 
-One network for each graph, the same label head on its first features. Numbers: age of synthetic faces. Classes: the
-digits of scikit-learn, few and many for training. Means over five draws. About five minutes on two cores.
+`presets.pyramid(shape)` for each graph, on images as they are stored, then `LabelHead` on its first features. Numbers:
+ages of synthetic faces and of FairFace, mean absolute error. Classes: digits, Fashion-MNIST, race of FairFace, percent
+right. Each draw is another random training set, the same for both graphs. Results are kept in results/graphs.json one
+by one; what is there is not measured again without --again. Absent data are skipped.
 """
 
 import argparse
+import time
 
-import numpy as np
+from _data import SIZES, Absent, draw
+from _records import Records, mean_and_error
 from _timing import print_table
-from sklearn.datasets import load_digits
+from threadpoolctl import threadpool_limits
 
-from higsfa import HiGSFA, LabelHead, Layer, datasets, presets
+from higsfa import LabelHead, presets
 from higsfa.graphs import ClusteredGraph, CodeGraph, LabelGraph, SerialGraph
 
 FEATURES = (3, 5, 10, 20)
+DATA = ("digits", "fashion", "faces-age", "fairface-age", "fairface-race")
+NUMBERS = {"serial": SerialGraph(), "label": LabelGraph()}
+CLASSES = {"clustered": ClusteredGraph(), "code": CodeGraph()}
 
 
-def scores(net, X, y, X_new, y_new, score):
-    Y = net.fit(X, y).transform(X)
-    Y_new = net.transform(X_new)
-    return [score(LabelHead(n_used_features=k).fit(Y[:, :k], y).predict(Y_new[:, :k]), y_new) for k in FEATURES]
+def graphs(data):
+    return NUMBERS if data.endswith("age") else CLASSES
 
 
-def faces(n_train, seed, graph):
-    X, labels = datasets.make_faces(n_train + 1000, size=48, random_state=seed)
-    age = np.asarray(labels["age"], dtype=float)
-    net = presets.pyramid((48, 48), 60, graph=graph, n_jobs=-1)
-    mae = lambda found, truth: float(np.mean(np.abs(found - truth)))  # noqa: E731
-    return scores(net, X[:n_train], age[:n_train], X[n_train:], age[n_train:], mae)
+def measure(images, graph, shrinkage):
+    """Scores of label heads on the first features, and time."""
+    value = shrinkage if shrinkage == "auto" else float(shrinkage)
+    net = presets.pyramid(images.X.shape[1:], graph=graph, layer_params={"shrinkage": value})
+    with threadpool_limits(1):
+        start = time.process_time()
+        net.fit(images.X, images.y)
+        seconds = time.process_time() - start
+        Y, Y_new = net.transform(images.X), net.transform(images.X_new)
+        heads = {k: LabelHead(n_used_features=k).fit(Y, images.y) for k in FEATURES}
+        row = {str(k): round(images.score(head.predict(Y_new)), 4) for k, head in heads.items()}
+    return row | {"score": images.score_name, "seconds": round(seconds, 2)}
 
 
-def digits(n_train, seed, graph):
-    X, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(len(X))
-    train, test = order[:n_train], order[-700:]
-    layers = [Layer((4, 4), (2, 2), n_components=10), Layer((3, 3), n_components=25)]
-    net = HiGSFA(layers, input_shape=(8, 8), graph=graph)
-    rate = lambda found, truth: 100 * float(np.mean(found == truth))  # noqa: E731
-    return scores(net, X[train], y[train].astype(str), X[test], y[test].astype(str), rate)
-
-
-CASES = [
-    ("age, 1,000 faces, MAE", faces, 1000, {"serial": SerialGraph(), "label": LabelGraph()}),
-    ("age, 4,000 faces, MAE", faces, 4000, {"serial": SerialGraph(), "label": LabelGraph()}),
-    ("digits, 300, %", digits, 300, {"clustered": ClusteredGraph(), "code": CodeGraph()}),
-    ("digits, 1,000, %", digits, 1000, {"clustered": ClusteredGraph(), "code": CodeGraph()}),
-]
+def table(records, cases, draws, shrinkage):
+    """For each case both graphs, and the second minus the first with the standard error of the difference."""
+    rows = []
+    for data, size in cases:
+        first, second = {}, {}
+        for found, graph in zip((first, second), graphs(data), strict=True):
+            keys = {d: f"{data}/{size}/{graph}/{shrinkage}/{d}" for d in range(draws)}
+            found.update({d: records.rows[key] for d, key in keys.items() if key in records})
+            cells = [mean_and_error([row[str(k)] for row in found.values()], draws) for k in FEATURES]
+            rows.append([f"{data} {size:,}", graph, *cells])
+        both = [d for d in first if d in second]
+        differences = [[second[d][str(k)] - first[d][str(k)] for d in both] for k in FEATURES]
+        rows.append([f"{data} {size:,}", "difference", *(mean_and_error(found, draws) for found in differences)])
+    rows = [row for row in rows if set(row[2:]) != {"-"}]
+    title = f"Label estimates from the first features, shrinkage {shrinkage}: mean ± standard error of {draws} draws"
+    print_table(title, ["training set", "graph", *map(str, FEATURES)], rows)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=",".join(DATA), help="names or their beginnings")
+    parser.add_argument("--sizes", help="those of the benchmark by default; of digits and fashion, for each class")
+    parser.add_argument("--shrinkage", default="0")
     parser.add_argument("--draws", type=int, default=5)
-    options = parser.parse_args()
-    rows = []
-    for name, measure, n_train, graphs in CASES:
-        for graph, recipe in graphs.items():
-            found = np.array([measure(n_train, seed, recipe) for seed in range(options.draws)])
-            mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))
-            rows.append([name, graph, *(f"{m:.2f} ± {e:.2f}" for m, e in zip(mean, error, strict=True))])
-            print(*rows[-1], flush=True)
-    print_table("Label estimates from the first features", ["data", "graph", *map(str, FEATURES)], rows)
+    parser.add_argument("--again", action="store_true", help="measure anew what is there")
+    parser.add_argument("--table", action="store_true", help="measure nothing")
+    args = parser.parse_args()
+    names = tuple(args.data.split(","))
+    wanted = args.sizes and {int(size) for size in args.sizes.split(",")}
+    cases = [(data, size) for data in DATA if data.startswith(names) for size in SIZES[data]]
+    cases = [(data, size) for data, size in cases if not wanted or size in wanted]
+    records = Records("graphs")
+    for data, size in () if args.table else cases:
+        for number in range(args.draws):
+            keys = {graph: f"{data}/{size}/{graph}/{args.shrinkage}/{number}" for graph in graphs(data)}
+            missing = {graph: key for graph, key in keys.items() if args.again or key not in records}
+            try:
+                images = draw(data, size, number) if missing else None
+            except Absent as reason:
+                print(f"skipped: {reason}")
+                break
+            for graph, key in missing.items():
+                records.add(key, measure(images, graphs(data)[graph], args.shrinkage))
+                print(key, records.rows[key], flush=True)
+    table(records, cases, args.draws, args.shrinkage)
 
 
 if __name__ == "__main__":
