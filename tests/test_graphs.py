@@ -36,6 +36,8 @@ from oracles import (
     scale_dense,
 )
 
+pytestmark = pytest.mark.usefixtures("without_shrinkage")
+
 N = 61
 
 

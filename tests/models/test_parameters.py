@@ -85,7 +85,7 @@ RECIPES = {
 SIZES = [1, 3, True, np.int64(2), (2, 1), [2, 1], (np.int64(2), 2, 1)]
 PRESERVING = {
     "delta_threshold": [*REAL, -2.5, 10**30],
-    "n_slow": [None, 0, *COUNT],
+    "n_slow": [None, 0, "auto", *COUNT],
     "scaling": ["sensitivity", "qr", np.str_("qr")],
     "min_scale": REAL,
     "weighted": BOOLEAN,
@@ -93,8 +93,9 @@ PRESERVING = {
 SINGLE = {
     "n_components": COUNT_OR_NOT,
     "expansion": EXPANSIONS,
-    "shrinkage": [*REAL, 10**30],
+    "shrinkage": [*REAL, 10**30, "auto"],
     "clip_range": BOOLEAN,
+    "cv": [2, np.int64(7)],
     "center": [None, [1, 2, 3, 4], (0.5, 1, 1, 1), np.arange(4), np.arange(4, dtype=np.float32), np.arange(8.0)[::2]],
 }
 LAYER = PRESERVING | {

@@ -87,11 +87,8 @@ def gather_folds(
         except ValueError:  # the graph of all samples was built, so there are too few of them here
             continue
         graphs, within = [*graphs, *pair], [*within, others, ~others]
-    known = [recipe.origin(y)] * len(graphs)
-    found = [
-        GraphStatistics(*sums, origin, weighting)
-        for (sums, weighting), origin in zip(_gather_several(data, graphs, within, fold), known, strict=True)
-    ]
+    several = _gather_several(data, graphs, within, fold)
+    found: list[Any] = [GraphStatistics(*sums, recipe.origin(y), weighting) for sums, weighting in several]
     return found[0], list(zip(found[1::2], found[2::2], strict=True))
 
 

@@ -36,8 +36,8 @@ class Layer(BaseEstimator):
     pca : int, optional
         Reduce the raw input of each node to this number of principal components first (not whitened).
     n_slow : int or "auto", optional
-        Number of slow features of each node, in information-preserving networks; "auto" takes those that are slower than
-        noise on samples that training has not seen.
+        Number of slow features of each node, in information-preserving networks; "auto" takes those that are slower
+        than noise on samples that training has not seen.
     delta_threshold : float, default=1.96
         Without `n_slow`, features with a smaller Delta form the slow part.
     scaling : {"sensitivity", "qr"}, default="sensitivity"
@@ -50,8 +50,8 @@ class Layer(BaseEstimator):
         If fields do not fit the grid, move the last one inward instead of raising an error.
     shrinkage : float or "auto", default="auto"
         Against overfitting: solve as if white noise with this fraction of its variance were added to every expanded
-        variable. "auto": a network is trained on half of the samples first (20,000 at most), and each of its layers takes
-        the value that makes 16 of its nodes slowest on another half. Copies of a sample and groups stay together.
+        variable. "auto": a network is trained on half of the samples first (20,000 at most), and each of its layers
+        takes the value that makes 16 of its nodes slowest on another half. Copies of a sample and groups stay together.
     weighted : bool, default=False
         Whether regression and PCA in the nodes use vertex weights.
 

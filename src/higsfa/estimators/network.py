@@ -38,8 +38,8 @@ from higsfa.estimators.validation import (
     working_dtype,
 )
 from higsfa.training.budget import Budget, Workload, make_budget, tile_size
-from higsfa.training.choice import choose_options
 from higsfa.training.checkpoints import Checkpoint, fit_key
+from higsfa.training.choice import choose_options
 from higsfa.training.layer import LayerPlan, TrainedLayer
 from higsfa.training.network import train_network
 from higsfa.training.runner import threads
@@ -212,7 +212,7 @@ class Network(Extractor):
         """Plans with what was left open filled in, and how layers did on unseen samples."""
         if halves is None:
             return [replace(plan, options=plan.options.settled()) for plan in plans], [None] * len(plans)
-        with explained(self, source), progress(self.verbose, plans, "choosing") as on_layer:
+        with explained(self, source), progress(self.verbose, plans, "shrinkage, ") as on_layer:
             return choose_options(
                 plans,
                 halves,
@@ -409,7 +409,7 @@ class Network(Extractor):
 
 @contextmanager
 def progress(
-    verbose: int, plans: list[LayerPlan], title: str = "network"
+    verbose: int, plans: list[LayerPlan], prefix: str = ""
 ) -> Iterator[Callable[[int, int], Callable[[int], None]]]:
     """Yields a function that announces a layer and its number of steps, and returns one that counts steps."""
     if not verbose:
@@ -428,14 +428,14 @@ def progress(
     )
     lock = threading.Lock()
     with Progress(*columns, refresh_per_second=4) as bar:
-        whole = bar.add_task(title, total=sum(work))
+        whole = bar.add_task("network", total=sum(work))
 
         def on_layer(layer: int, steps: int) -> Callable[[int], None]:
             plan = plans[layer]
             shape = "x".join(map(str, plan.fields.shape))
             bar.update(
                 whole,
-                description=f"{title}: layer {layer + 1} of {len(plans)} ({shape} nodes)",
+                description=f"{prefix}layer {layer + 1} of {len(plans)} ({shape} nodes)",
                 completed=sum(work[:layer]),
             )
             share = work[layer] / max(1, steps)

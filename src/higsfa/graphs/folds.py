@@ -48,7 +48,7 @@ def divide(recipe: GraphRecipe, y: Any, groups: Any, n_samples: int, n_folds: in
 
 def _sort_keys(parts: list[GraphRecipe], y: Any, n_samples: int) -> list[np.ndarray]:
     """Keys for `lexsort`: the labels that a graph uses, as numbers; rows keep their order among equals."""
-    keys = [np.arange(n_samples)]
+    keys: list[Any] = [np.arange(n_samples)]
     for part in reversed(parts):
         label = getattr(part, "label", False)
         if label is not False and y is not None:

@@ -1,6 +1,6 @@
 """What a network leaves open, chosen layer by layer on samples that it has not seen.
 
-A network is trained on half of the samples, and each of its layers is judged on the other half: no layer has seen those,
+A network is trained on half of the samples, and each of its layers is judged on the other half: no layer has seen it,
 so what the layers below overfitted does not pass for a slow feature. The whole network is trained on all samples then.
 """
 
@@ -58,7 +58,8 @@ def choose_options(
     halves : one to train on, one to judge by.
     dtype, n_jobs, limit, spill, on_layer : as in :func:`higsfa.training.network.train_network`.
     """
-    chosen, found, means = list(plans), [None] * len(plans), None
+    chosen, means = list(plans), None
+    found: list[HeldOut | None] = [None] * len(plans)
     schedules = [make_schedule(plans, make_plan(half.graph, NETWORK_BLOCK), dtype) for half in halves]
     with ExitStack() as stack:
         train, test = setups = [

@@ -62,7 +62,8 @@ class HeldOut:
 def n_judged(n_expanded: int, options: NodeOptions) -> int:
     """Number of features that a value of the shrinkage is judged by."""
     most = min(n_expanded, MOST_FEATURES, n_expanded if options.n_components is None else options.n_components)
-    return max(1, min(most, options.n_slow)) if options.preserve and isinstance(options.n_slow, int) else most
+    is_known = options.preserve and options.n_slow not in (None, AUTO)
+    return max(1, min(most, int(options.n_slow))) if is_known else most
 
 
 def cross_validated(
@@ -127,6 +128,6 @@ def _slowness(variances: Floats, edges: Floats) -> float:
         left = column @ variances @ column
         if left > 1e-10 * variances[j, j] and variances[j, j] > 0:
             new[:, kept] = column / np.sqrt(left)
-            total += max(0.0, 1.0 - new[:, kept] @ edges @ new[:, kept] / 2.0)
+            total += max(0.0, 1.0 - float(new[:, kept] @ edges @ new[:, kept]) / 2.0)
             kept += 1
     return total

@@ -147,7 +147,7 @@ def n_slow_features(deltas: Floats, n_expanded: int, options: NodeOptions) -> in
     if not options.preserve:
         return limit
     if options.n_slow is not None:
-        return min(options.n_slow, limit)
+        return min(int(options.n_slow), limit)
     if options.delta_threshold >= 4.0:
         return limit
     widest = n_expanded if options.n_components is None else min(n_expanded, options.n_components)

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from higsfa.core.graph.edges import AtomEdges, ChainEdges, LowRankEdges, SparseEdges
+from higsfa.core.graph.edges import AtomEdges, ChainEdges, SparseEdges
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.tile import (
     CellPlan,
