@@ -282,8 +282,7 @@ def test_halves_of_a_network_have_no_copies_in_common():
     train, _ = few(3)
     source, seen = sources.repeat(DIGITS[train], 2), []
     graph, y = ClusteredGraph(), DIGIT[train].astype(str)[source.sample_index]
-    plans = network()._planned((8, 8))
-    for half in choice.find_halves(plans, source, graph, y, np.ones(len(source)), None):
+    for half in choice.find_halves(source, graph, y, np.ones(len(source)), None):
         seen.append({tuple(row) for row in half.samples.take(np.arange(len(half.samples))).tolist()})
         assert len(half.samples) == len(source) // 2
     assert not seen[0] & seen[1]
@@ -291,8 +290,8 @@ def test_halves_of_a_network_have_no_copies_in_common():
 
 def test_many_samples_are_judged_by_some(monkeypatch):
     monkeypatch.setattr(choice, "MAX_SAMPLES", 100)
-    y, plans = DIGIT.astype(str), network()._planned((8, 8))
-    halves = choice.find_halves(plans, sources.as_source(DIGITS), ClusteredGraph(), y, np.ones(len(y)), None)
+    y = DIGIT.astype(str)
+    halves = choice.find_halves(sources.as_source(DIGITS), ClusteredGraph(), y, np.ones(len(y)), None)
     assert [len(half.samples) for half in halves] == [100, 100]
 
 

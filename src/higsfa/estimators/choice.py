@@ -12,20 +12,22 @@ import numpy as np
 
 from higsfa.core.graph.edges import AtomEdges, LowRankEdges
 from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.plan import BLOCK, make_plan
-from higsfa.core.sums.sums import part_of
-from higsfa.core.sums.tile import CellPlan
-from higsfa.graphs.additive import summation
+from higsfa.core.sums.sums import Sums, part_of
+from higsfa.core.sums.tile import CellPlan, Weighting
+from higsfa.graphs.additive import gather_graph, summation
 from higsfa.graphs.folds import divide, graph_of, take_labels
 from higsfa.graphs.recipes import GraphRecipe
 from higsfa.training.choice import MAX_SAMPLES, Half
 from higsfa.training.gather import NodeData
-from higsfa.training.layer import LayerPlan
 from higsfa.training.sources import Source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
 
 Division = tuple[Statistics, Statistics]
 """Statistics of the samples that features are trained on, and of those that they are judged by."""
+Gathered = tuple[Sums, np.ndarray, Frontend, float]
+"""Sums, shift, frontend and precision."""
 MAX_BYTES = 2**31
 """Sums of all folds are gathered in one pass as long as they take no more memory."""
 
@@ -35,12 +37,8 @@ def copies_together(source: Source, groups: Any) -> Any:
     return source.sample_index if groups is None and source.is_repeated else groups
 
 
-def find_halves(
-    plans: list[LayerPlan], source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any
-) -> tuple[Half, Half] | None:
-    """Two halves of the samples, or two parts of MAX_SAMPLES; None if nothing is open or samples are too few."""
-    if not any(plan.options.is_open for plan in plans):
-        return None
+def find_halves(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any) -> tuple[Half, Half] | None:
+    """Two halves of the samples, or two parts of MAX_SAMPLES; None if there are too few."""
     recipe, n = recipe.settled(y, w), len(source)
     fold = divide(recipe, y, copies_together(source, groups), n, max(2, -(-n // MAX_SAMPLES)))
     if fold is None:
@@ -53,18 +51,6 @@ def find_halves(
         except ValueError:  # the graph of all samples was built, so there are too few of them here
             return None
     return halves[0], halves[1]
-
-
-def gather_graph(
-    data: NodeData, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, most: float = MAX_CLASS_CHANNELS
-) -> Statistics:
-    """Statistics of samples; of the kind that adds where the recipe allows it, and at most so many classes."""
-    parts = summation(recipe, y, w, most)
-    if parts is not None:
-        data = replace(data, dtype=np.dtype(np.float64)) if recipe.is_low_rank else data
-        return parts.statistics(*data.gather(parts.plan))
-    plan = make_plan(recipe.build(y, sample_weight=w, groups=groups, n_samples=len(w)))
-    return GraphStatistics(*data.gather(plan), recipe.origin(y), plan.weighting)
 
 
 def gather_folds(
@@ -105,7 +91,7 @@ def subset(data: NodeData, rows: np.ndarray) -> NodeData:
 
 def _gather_several(
     data: NodeData, graphs: list[TrainingGraph], within: list[np.ndarray], fold: np.ndarray
-) -> list[Any]:
+) -> list[tuple[Gathered, Weighting]]:
     """For each graph its sums, shift, frontend and precision, and its weighting."""
     n = len(fold)
     if all(isinstance(part.edges, AtomEdges) for graph in graphs for part in graph.parts):
@@ -115,9 +101,9 @@ def _gather_several(
         ]
         plan = CellPlan.of(several, BLOCK, folds=(fold, np.stack(within)))
         if 24 * plan.n_channels * data.frontend.n_variables**2 <= MAX_BYTES:
-            sums, *rest = data.gather(plan)
+            sums, shift, frontend, precision = data.gather(plan)
             parts = [part_of(sums, plan.weightings[0])] + [(sums, weighting) for weighting in plan.weightings[1:]]
-            return [((own, *rest), weighting) for own, weighting in parts]
+            return [((own, shift, frontend, precision), weighting) for own, weighting in parts]
     found = []
     for graph, which in zip(graphs, within, strict=True):
         plan_of_one = make_plan(graph)

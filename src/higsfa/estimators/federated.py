@@ -23,7 +23,6 @@ from higsfa.graphs import GraphRecipe, LabelGraph, UniformGraph, as_recipe, chec
 from higsfa.graphs.additive import summation, why_not_additive
 from higsfa.graphs.recipes import _terms
 from higsfa.training.federated import LayerStatistics, Progress
-from higsfa.training.layer import TrainedLayer
 from higsfa.training.runner import threads
 from higsfa.training.statistics import sum_inputs
 
@@ -148,10 +147,6 @@ class FederatedNetwork(Network):
                 self._adopt(list(progress.trained), shape)
                 self.n_features_in_ = prod(shape)
         return self
-
-    def _adopt(self, trained: list[TrainedLayer], shape: tuple[int, ...]) -> None:
-        super()._adopt(trained, shape)
-        self._progress = None
 
     def _federated_plans(self) -> list[Any]:
         self._validate_params()

@@ -9,7 +9,7 @@ from sklearn.base import _fit_context
 
 from higsfa.core.graph.labels import as_labels, label_names, pick_label
 from higsfa.core.sums.plan import make_plan
-from higsfa.estimators.choice import copies_together, gather_folds, gather_graph
+from higsfa.estimators.choice import copies_together, gather_folds
 from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined, samples_of
 from higsfa.estimators.validation import BUILT, assign, check_data, unchanged_on_error
@@ -22,7 +22,7 @@ from higsfa.graphs import (
     as_recipe,
     check_weights,
 )
-from higsfa.graphs.additive import why_not_additive
+from higsfa.graphs.additive import gather_graph, why_not_additive
 from higsfa.graphs.folds import divide
 from higsfa.graphs.recipes import _terms
 from higsfa.training.sources import Source
@@ -76,7 +76,7 @@ class LabelledEstimator(StreamEstimator):
     def _cross_validate(self, X: Source, y: Any, recipe: GraphRecipe, w: np.ndarray, groups: Any) -> None:
         """Fit; what parameters leave open is chosen on folds of the samples."""
         recipe = recipe.settled(y, w)
-        fold = divide(recipe, y, copies_together(X, groups), len(X), self.cv) if self._wanted().is_open else None
+        fold = divide(recipe, y, copies_together(X, groups), len(X), self.cv) if self._is_open else None
         data = self._data(X, w)
         if fold is None:
             self._adopt(gather_graph(data, recipe, y, w, groups), X=X)

@@ -187,8 +187,10 @@ class Network(Extractor):
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {n}")
             dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=precision) for plan in plans]
-            halves = None if is_built else find_halves(plans, source, given, y, graph.sample_weight, groups)
-            plans, held_out = self._chosen(plans, halves, source, dtype)
+            held_out: Any = [None] * len(plans)
+            if any(plan.options.is_open for plan in plans):
+                halves = None if is_built else find_halves(source, given, y, graph.sample_weight, groups)
+                plans, held_out = self._chosen(plans, halves, source, dtype)
             saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)
             with explained(self, source), progress(self.verbose, plans) as on_layer:
                 trained = train_network(
@@ -225,6 +227,7 @@ class Network(Extractor):
 
     def _adopt(self, trained: list[TrainedLayer], shape: tuple[int, ...]) -> None:
         self._trained = trained
+        self._progress = None  # of federated training
         self.layers_ = [FittedLayer(layer) for layer in trained]
         self.input_shape_ = shape
         self.shrinkage_ = [float(layer.plan.options.shrinkage) for layer in trained]

@@ -73,29 +73,31 @@ class NodeEstimator(Extractor):
         """Whether statistics for this graph are what the estimator would gather."""
         raise NotImplementedError
 
-    def _options(self) -> NodeOptions:
-        """What the node shall extract, with what was chosen."""
-        wanted = self._wanted()
-        return self._chosen if wanted.is_open and self._chosen is not None else wanted.settled()
+    @property
+    def _is_open(self) -> bool:
+        """Whether parameters leave something to be chosen."""
+        return AUTO in (self.shrinkage, getattr(self, "n_slow", None))
 
-    def _wanted(self) -> NodeOptions:
-        """What the parameters say."""
-        shared = {
+    def _options(self, *, as_given: bool = False) -> NodeOptions:
+        """What the node shall extract: with what was chosen, or only what the parameters say."""
+        shared: dict[str, Any] = {
             "n_components": self.n_components,
             "preserve": self._preserve,
             "shrinkage": self.shrinkage if self.shrinkage == AUTO else float(self.shrinkage),
         }
-        if not self._preserve:
-            return NodeOptions(**shared)
-        return NodeOptions(
-            **shared,
-            delta_threshold=float(self.delta_threshold),
-            n_slow=self.n_slow,
-            scaling=self.scaling,
-            min_scale=float(self.min_scale),
-            weighted=bool(self.weighted),
-            all_deltas=True,
-        )
+        if self._preserve:
+            shared |= {
+                "delta_threshold": float(self.delta_threshold),
+                "n_slow": self.n_slow,
+                "scaling": self.scaling,
+                "min_scale": float(self.min_scale),
+                "weighted": bool(self.weighted),
+                "all_deltas": True,
+            }
+        wanted = NodeOptions(**shared)
+        if as_given or AUTO not in (self.shrinkage, wanted.n_slow):
+            return wanted
+        return wanted.settled() if self._chosen is None else self._chosen
 
     def _data(self, X: Source, weights: NDArray[np.float64] | None = None) -> NodeData:
         """What sums are gathered from; the centre is found in a pass of its own where it matters and is not given."""
@@ -132,7 +134,7 @@ class NodeEstimator(Extractor):
                 found.append((train.covariances(), test.covariances()))
         if found:
             n_expanded = statistics.frontend.n_expanded
-            self._chosen, self.held_out_, self._final = cross_validated(found, n_expanded, self._wanted())
+            self._chosen, self.held_out_, self._final = cross_validated(found, n_expanded, self._options(as_given=True))
         self._solved = self._solve(X)
 
     def _solve(self, X: Source | None = None) -> Node:

@@ -56,7 +56,7 @@ class SequenceEstimator(StreamEstimator):
             build.sequence(lengths, self.lag)  # an error if no two samples are neighbours
             data = self._data(X, np.ones(len(X)))
             fold = None
-            if self._wanted().is_open and len(lengths) > 1:
+            if self._is_open and len(lengths) > 1:
                 fold = divide(SequenceGraph(self.lag), None, groups, len(X), min(self.cv, len(lengths)))
             if fold is None:
                 self._adopt(self._sums_of(data, lengths, 0), X=X)

@@ -1,16 +1,27 @@
-"""Recipes whose sums add: any batches, parts at several places, folds."""
+"""From a recipe to statistics: of the kind that adds (batches, parts at several places, folds) where that is exact."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from higsfa.core.graph.labels import find_classes, label_names, pick_label
+from higsfa.core.sums.plan import make_plan
 from higsfa.core.sums.tile import unit_of
 from higsfa.graphs.label import CodeGraph, LabelGraph
 from higsfa.graphs.recipes import ClusteredGraph, GraphRecipe, _terms, as_recipe
-from higsfa.training.statistics import ClassRule, Summation, sum_classes, sum_labels
+from higsfa.training.gather import NodeData
+from higsfa.training.statistics import (
+    MAX_CLASS_CHANNELS,
+    ClassRule,
+    GraphStatistics,
+    Statistics,
+    Summation,
+    sum_classes,
+    sum_labels,
+)
 
 
 def why_not_additive(graph: Any) -> str:
@@ -35,6 +46,18 @@ def summation(recipe: GraphRecipe, y: Any, w: np.ndarray, most: float = np.inf) 
         unit = unit_of(w)
         return sum_labels(recipe.build(y, sample_weight=w / unit, n_samples=len(w)), unit, recipe.origin(y))
     return None
+
+
+def gather_graph(
+    data: NodeData, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, most: float = MAX_CLASS_CHANNELS
+) -> Statistics:
+    """Statistics of samples; of the kind that adds where the recipe allows it, and at most so many classes."""
+    parts = summation(recipe, y, w, most)
+    if parts is not None:
+        data = replace(data, dtype=np.dtype(np.float64)) if recipe.is_low_rank else data
+        return parts.statistics(*data.gather(parts.plan))
+    plan = make_plan(recipe.build(y, sample_weight=w, groups=groups, n_samples=len(w)))
+    return GraphStatistics(*data.gather(plan), recipe.origin(y), plan.weighting)
 
 
 def _rule(recipe: ClusteredGraph | CodeGraph) -> ClassRule:

@@ -57,7 +57,7 @@ def unpack_single(cls: type, record: SingleRecord, tensors: Tensors, prefix: str
     estimator._solved = unpack_nodes(tensors, f"{prefix}node.", shape, 1, MAX_VALUES)[0]
     estimator._statistics = SumsNotSaved()
     if estimator.shrinkage == AUTO and record.shrinkage is not None:
-        estimator._chosen = replace(estimator._wanted().settled(), shrinkage=record.shrinkage)
+        estimator._chosen = replace(estimator._options(), shrinkage=record.shrinkage)
     return estimator
 
 

@@ -152,7 +152,7 @@ def plot_held_out(model: Any, layer: int | None = None, *, ax: Any = None) -> An
         training = np.nanmean(one.training_delta_values[i], axis=0)
         ax.plot(number, training, label=f"{name}, training", linestyle=":", **style)
     ax.axhline(2.0, color="0.4", linewidth=1, linestyle="--")
-    ax.annotate("noise", (1.0, 2.0), xycoords=("axes fraction", "data"), ha="right", va="bottom", color="0.4")
+    ax.annotate("noise", (0.01, 2.0), xycoords=("axes fraction", "data"), ha="left", va="bottom", color="0.4")
     ax.set(xlabel="slow feature", ylabel="Delta", ylim=(0, None))
     ax.legend(fontsize="small", frameon=False)
     return ax

@@ -250,11 +250,6 @@ def rows_of(groups: Sequence[AtomEdges], *, raw: bool = False) -> tuple[Ints, tu
     return offsets, tuple(couplings), np.concatenate([*functions] or [NO_FUNCTIONS])
 
 
-def _split(atoms: Ints, groups: list[Any]) -> list[Ints]:
-    """The rows of each graph, given those of all, one graph below the other."""
-    return np.split(atoms, np.cumsum([len(own) for own in groups])[:-1])
-
-
 def _own_rows(groups: list[Any], n_atoms: int) -> list[Ints]:
     """Rows of the group sums and then of the label functions of each graph; those of all graphs come in this order."""
     found, atom, function = [], 0, n_atoms
@@ -350,7 +345,9 @@ class CellPlan(Plan):
         atoms = table[: len(every)]
         w = np.full(table.shape[1], values[0]) if levels is None else values[table[-1] + 1]
         roles = []
-        for g, (graph, own) in enumerate(zip(graphs, _split(atoms, groups), strict=True)):
+        for g, (graph, own) in enumerate(
+            zip(graphs, np.split(atoms, np.cumsum([len(own) for own in groups])[:-1]), strict=True)
+        ):
             v, e = np.zeros(len(w)), np.zeros(len(w))
             for part, edges, its in zip(graph.parts, groups[g], own, strict=True):
                 v += w * np.append(part.rates, 0.0)[its]
@@ -364,13 +361,12 @@ class CellPlan(Plan):
         channels, atoms = channels[:, order], atoms[:, order]
         change = np.any(channels[:, 1:] != channels[:, :-1], axis=0)
         offsets, _, functions = rows_of(every, raw=fixed)
+        own_rows: list[Any] = [None] if len(graphs) == 1 else _own_rows(groups, int(offsets[-1]))
         weightings = tuple(
             Weighting(
                 mix if fixed else mix[3 * g : 3 * g + 3], rows_of(own, raw=True)[1], graph.total_edge_weight, rows
             )
-            for g, (graph, own, rows) in enumerate(
-                zip(graphs, groups, _own_rows(groups, int(offsets[-1])), strict=True)
-            )
+            for g, (graph, own, rows) in enumerate(zip(graphs, groups, own_rows, strict=True))
         )
         return cls(
             weighting=weightings[0],
