@@ -70,7 +70,8 @@ def edge_network(n_jobs):
 
 def pixel_network(n_jobs):
     """The library's design for any input, on pixels."""
-    return presets.pyramid((64, 64), n_components=75, graph=graph(), memory_limit=MEMORY, n_jobs=n_jobs)
+    own = {"graph": graph(), "memory_limit": MEMORY, "n_jobs": n_jobs}
+    return presets.pyramid((64, 64), n_components=75, layer_params={"shrinkage": 0.0}, **own)
 
 
 def both_sides(function, images):

@@ -71,14 +71,14 @@ def walk(call):
 def fit_node():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(3000, 8)), rng.normal(size=3000)
-    estimator = GSFA(n_components=3, graph="serial", expansion="identity | quadratic", shrinkage=0.0)
+    estimator = GSFA(n_components=3, graph="serial", expansion="identity | quadratic")
     return lambda: estimator.fit(X, y)
 
 
 def fit_network():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(3000, 8, 8)), rng.normal(size=3000)
-    layers = [Layer((4, 4), (2, 2), 6, pca=8, shrinkage=0.0), Layer((3, 3), n_components=4, shrinkage=0.0)]
+    layers = [Layer((4, 4), (2, 2), n_components=6, pca=8), Layer((3, 3), n_components=4)]
     network = HiGSFA(layers, graph="serial")
     return lambda: network.fit(X, y)
 

@@ -19,18 +19,6 @@ def real(tmp_path_factory):
 
 
 @pytest.fixture
-def without_shrinkage(monkeypatch):
-    """For tests of exact solutions: where nothing is said of shrinkage, there is none.
-
-    The default, "auto", chooses it on samples that are left out; see test_cross_validation.py.
-    """
-    from higsfa import GSFA, IGSFA, ISFA, SFA, Layer
-
-    for cls in (GSFA, IGSFA, SFA, ISFA, Layer):
-        monkeypatch.setitem(cls.__init__.__kwdefaults__, "shrinkage", 0.0)
-
-
-@pytest.fixture
 def alarm():
     """A test that waits for a pipe ends with an error, not never."""
 

@@ -1,13 +1,17 @@
 """Shrinkage and the size of the slow part chosen on samples that training has not seen, from one pass."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from higsfa import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, Layer, load, save, sources
+import higsfa
+from higsfa import HGSFA, HSFA, HiGSFA, load, save, sources
 from higsfa.core.node.held_out import LADDER
 from higsfa.estimators import choice
+from higsfa.estimators.choice import divide, take_labels
 from higsfa.graphs import (
     ClusteredGraph,
     CodeGraph,
@@ -19,9 +23,11 @@ from higsfa.graphs import (
     UniformGraph,
     WindowGraph,
 )
-from higsfa.graphs.folds import divide, take_labels
 
 N, CV = 240, 4
+GSFA, IGSFA, SFA, ISFA, Layer = (
+    partial(cls, shrinkage="auto") for cls in (higsfa.GSFA, higsfa.IGSFA, higsfa.SFA, higsfa.ISFA, higsfa.Layer)
+)
 
 
 def make(seed=0):

@@ -12,8 +12,6 @@ from higsfa.graphs import ClusteredGraph, CodeGraph, LabelGraph, SerialGraph, Un
 from higsfa.sources import as_source
 from higsfa.training.federated import _mark
 
-pytestmark = pytest.mark.usefixtures("without_shrinkage")
-
 N, PARTS = 600, (slice(0, 90), slice(90, 250), slice(250, 600))
 AGE = LabelGraph("age", label_range=(16, 77))
 ONE_AGE = LabelGraph(label_range=(16, 77))

@@ -9,8 +9,6 @@ from higsfa import GSFA, SFA, HiGSFA, Layer, sources
 from higsfa.graphs import ClusteredGraph, EdgeGraph, SerialGraph
 from higsfa.training.checkpoints import CheckpointError
 
-pytestmark = pytest.mark.usefixtures("without_shrinkage")
-
 rng = np.random.default_rng(0)
 X = rng.standard_normal((300, 3)) + 1
 Y = rng.integers(0, 3, 300)

@@ -36,8 +36,6 @@ from oracles import (
     scale_dense,
 )
 
-pytestmark = pytest.mark.usefixtures("without_shrinkage")
-
 N = 61
 
 

@@ -9,8 +9,6 @@ from higsfa import GSFA, IGSFA, HiGSFA, Layer
 from higsfa.graphs import ClusteredGraph, CodeGraph, LabelGraph, SequenceGraph, SerialGraph, UniformGraph, WindowGraph
 from oracles import dense_code, dense_gsfa, dense_label, dense_uniform, gram_schmidt, label_functions
 
-pytestmark = pytest.mark.usefixtures("without_shrinkage")
-
 N = 160
 
 

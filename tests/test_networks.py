@@ -29,8 +29,6 @@ from higsfa.graphs import ClusteredGraph, MixedGraph, SequenceGraph, SerialGraph
 from higsfa.training import budget as budgets
 from higsfa.training import network as driver
 
-pytestmark = pytest.mark.usefixtures("without_shrinkage")
-
 CLOSED = "identity | power0.8 | quadratic"  # treats all inputs alike: children and their order do not matter
 
 

@@ -68,14 +68,11 @@ def _with_quadratic(slices: list[str]) -> list[str]:
 def _layers(
     expansions: list[str], outputs: list[int], n_slow: tuple[int, int] = (3, 4), delta_threshold: float = 1.96
 ) -> list[Layer]:
-    """The layers of a network of the paper: fixed numbers of slow features in the first two, then a threshold.
-
-    The paper has no shrinkage.
-    """
+    """The layers of a network of the paper: fixed numbers of slow features in the first two, then a threshold."""
     layers = []
     for k, (field, stride, expansion, out) in enumerate(zip(_FIELDS, _STRIDES, expansions, outputs, strict=True)):
         slow: dict[str, Any] = {"n_slow": n_slow[k]} if k < 2 else {"delta_threshold": delta_threshold}
-        layers.append(Layer(field, stride, out, expansion=expansion, pca=20 if k == 0 else None, shrinkage=0.0, **slow))
+        layers.append(Layer(field, stride, out, expansion=expansion, pca=20 if k == 0 else None, **slow))
     return layers
 
 
@@ -165,8 +162,7 @@ def qhsfa_1d(n_inputs: int, k: int = 8, **params: Any) -> HSFA:
         raise ValueError(f"n_inputs must be k = {k} times a power of two, got {n_inputs}")
     n_layers = n_fields.bit_length()
     quadratic = "identity | quadratic"
-    options: dict[str, Any] = {"n_components": k // 2, "expansion": quadratic, "shrinkage": 0.0}
-    layers = [Layer(k if level == 0 else 2, **options) for level in range(n_layers)]
+    layers = [Layer(k if level == 0 else 2, n_components=k // 2, expansion=quadratic) for level in range(n_layers)]
     return HSFA(layers, input_shape=(n_inputs,), **params)
 
 

@@ -1023,9 +1023,9 @@ def test_a_header_may_have_256_kib(files, tmp_path):
 def test_numbers_of_a_header_may_have_40_characters(files, tmp_path):
     header, listing, arrays = taken_apart(files["sfa"])
     text = json.dumps(header)
-    written = text.replace('"shrinkage": "auto"', f'"shrinkage": 0.{"1" * 38}')
+    written = text.replace('"shrinkage": 0.0', f'"shrinkage": 0.{"1" * 38}')
     assert accepted(put_together(written, listing, arrays), tmp_path / "model").shrinkage == pytest.approx(1 / 9)
-    written = text.replace('"shrinkage": "auto"', f'"shrinkage": 0.{"1" * 39}')
+    written = text.replace('"shrinkage": 0.0', f'"shrinkage": 0.{"1" * 39}')
     assert "40 digits" in refused(put_together(written, listing, arrays), tmp_path / "model")
 
 

@@ -19,7 +19,8 @@ def make_labels(n):
 
 
 def make_network(**params):
-    return presets.pyramid((20, 20), 16, graph=SerialGraph("age") + ClusteredGraph("group"), n_jobs=2, **params)
+    graph = SerialGraph("age") + ClusteredGraph("group")
+    return presets.pyramid((20, 20), 16, graph=graph, layer_params={"shrinkage": 0.0}, n_jobs=2, **params)
 
 
 def main(data, checkpoint, memory, spill, place, out):

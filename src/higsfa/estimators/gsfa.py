@@ -9,7 +9,7 @@ from sklearn.base import _fit_context
 
 from higsfa.core.graph.labels import as_labels, label_names, pick_label
 from higsfa.core.sums.plan import make_plan
-from higsfa.estimators.choice import copies_together, gather_folds
+from higsfa.estimators.choice import copies_together, divide, gather_folds
 from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined, samples_of
 from higsfa.estimators.validation import BUILT, assign, check_data, unchanged_on_error
@@ -23,7 +23,6 @@ from higsfa.graphs import (
     check_weights,
 )
 from higsfa.graphs.additive import gather_graph, why_not_additive
-from higsfa.graphs.folds import divide
 from higsfa.graphs.recipes import _terms
 from higsfa.training.sources import Source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Origin, Statistics
@@ -43,7 +42,7 @@ class LabelledEstimator(StreamEstimator):
         *,
         graph: Any = "auto",
         expansion: Any = "identity",
-        shrinkage: Any = "auto",
+        shrinkage: Any = 0.0,
         clip_range: bool = True,
         center: Any = None,
         cv: int = 5,
@@ -225,7 +224,7 @@ class IGSFA(LabelledEstimator):
         scaling: str = "sensitivity",
         min_scale: float = 1e-3,
         weighted: bool = False,
-        shrinkage: Any = "auto",
+        shrinkage: Any = 0.0,
         clip_range: bool = True,
         center: Any = None,
         cv: int = 5,

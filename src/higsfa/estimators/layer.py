@@ -48,7 +48,7 @@ class Layer(BaseEstimator):
         Weight sharing: one node, trained on all fields, serves the whole layer.
     pad : bool, default=False
         If fields do not fit the grid, move the last one inward instead of raising an error.
-    shrinkage : float or "auto", default="auto"
+    shrinkage : float or "auto", default=0.0
         Against overfitting: solve as if white noise with this fraction of its variance were added to every expanded
         variable. "auto": a network is trained on half of the samples first (20,000 at most), and each of its layers
         takes the value that makes 16 of its nodes slowest on another half. Copies of a sample and groups stay together.
@@ -87,7 +87,7 @@ class Layer(BaseEstimator):
         min_scale: float = 1e-3,
         shared: bool = False,
         pad: bool = False,
-        shrinkage: Any = "auto",
+        shrinkage: Any = 0.0,
         weighted: bool = False,
     ) -> None:
         assign(locals())
@@ -139,6 +139,7 @@ def design_pyramid(
 
     The first layer reduces its pixels to principal components. Upper layers join three neighbours along the longest
     dimension, one of them shared with the next field. The number of features grows up to `n_components` at the top.
+    Shrinkage is chosen by the network, on samples that are left out.
     """
     shape = (input_shape,) if isinstance(input_shape, int) else tuple(int(size) for size in input_shape)
     if n_dimensions is None:
@@ -170,11 +171,11 @@ def _bottom(field: Any, stride: Any, channels: int, n_components: int, options: 
     selected = f"[:{min(10, inputs)}]" if pca is not None else ""
     expansion = f"identity | power0.8 | normalized_quadratic{selected}" if inputs > 1 else "identity | power0.8"
     out = min(18 if n_raw > 16 else 12, n_components, max(1, inputs))
-    own = {"expansion": expansion, "pca": pca, "n_slow": min(3, out), "pad": True}
+    own = {"expansion": expansion, "pca": pca, "n_slow": min(3, out), "pad": True, "shrinkage": AUTO}
     return Layer(field, stride, out, **{**own, **options})
 
 
 def _upper(field: Any, stride: Any, width: int, out: int, number: int, options: Any) -> Layer:
     expansion = "identity | power0.8" + (f" | normalized_quadratic[:{min(4, width)}]" if width > 1 else "")
-    own = {"expansion": expansion, "n_slow": min(4, out) if number == 1 else None, "pad": True}
+    own = {"expansion": expansion, "n_slow": min(4, out) if number == 1 else None, "pad": True, "shrinkage": AUTO}
     return Layer(field, stride, out, **{**own, **options})

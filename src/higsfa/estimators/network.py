@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -20,7 +17,7 @@ from higsfa.core.fields import receptive_fields
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK
 from higsfa.estimators.choice import find_halves
-from higsfa.estimators.display import html_table, text_table
+from higsfa.estimators.display import html_table, progress, text_table
 from higsfa.estimators.layer import Layer, design_pyramid
 from higsfa.estimators.validation import (
     BUILT,
@@ -227,7 +224,7 @@ class Network(Extractor):
 
     def _adopt(self, trained: list[TrainedLayer], shape: tuple[int, ...]) -> None:
         self._trained = trained
-        self._progress = None  # of federated training
+        self._progress: Any = None  # of federated training
         self.layers_ = [FittedLayer(layer) for layer in trained]
         self.input_shape_ = shape
         self.shrinkage_ = [float(layer.plan.options.shrinkage) for layer in trained]
@@ -408,53 +405,6 @@ class Network(Extractor):
     def _repr_html_(self) -> str:
         rows = self._rows()
         return super()._repr_html_() if rows is None else html_table(self._title(), rows)
-
-
-@contextmanager
-def progress(
-    verbose: int, plans: list[LayerPlan], prefix: str = ""
-) -> Iterator[Callable[[int, int], Callable[[int], None]]]:
-    """Yields a function that announces a layer and its number of steps, and returns one that counts steps."""
-    if not verbose:
-        yield lambda layer, steps: lambda done: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    work = [_cost(plan) for plan in plans]
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    lock = threading.Lock()
-    with Progress(*columns, refresh_per_second=4) as bar:
-        whole = bar.add_task("network", total=sum(work))
-
-        def on_layer(layer: int, steps: int) -> Callable[[int], None]:
-            plan = plans[layer]
-            shape = "x".join(map(str, plan.fields.shape))
-            bar.update(
-                whole,
-                description=f"{prefix}layer {layer + 1} of {len(plans)} ({shape} nodes)",
-                completed=sum(work[:layer]),
-            )
-            share = work[layer] / max(1, steps)
-
-            def on_node(done: int) -> None:
-                with lock:
-                    bar.advance(whole, share * done)
-
-            return on_node
-
-        yield on_layer
-        bar.update(whole, completed=sum(work), description=f"{len(plans)} layers")
-
-
-def _cost(plan: LayerPlan) -> float:
-    return float(plan.fields.n_nodes) * plan.frontend_size**2
 
 
 def _by(sizes: Any) -> str:

@@ -59,7 +59,7 @@ class NodeEstimator(Extractor):
         "shrinkage": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "clip_range": ["boolean"],
         "center": ["array-like", None],
-        "cv": [Interval(Integral, 2, None, closed="left")],
+        "cv": [Interval(Integral, 2, None, closed="left"), "cv_object"],
     }
     _preserving_constraints: dict[str, Any] = {
         "delta_threshold": [Interval(Real, None, None, closed="neither")],
@@ -222,7 +222,10 @@ class NodeEstimator(Extractor):
     def held_out_delta_values_(self) -> NDArray[np.float64] | None:
         """Delta values on samples that were left out of training, means over folds; None if there were no folds."""
         self._node  # noqa: B018  an error if nothing was fitted
-        return None if self._final is None else np.nanmean(self._final.delta_values[0], axis=0)
+        if self._final is None:
+            return None
+        deltas = self._final.mean_deltas(0)
+        return deltas[np.isfinite(deltas)]
 
     @property
     def mean_(self) -> NDArray[np.float64]:

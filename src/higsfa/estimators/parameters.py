@@ -34,7 +34,7 @@ min_scale : float, default=1e-3
     Lower bound on the scales, relative to the largest amplitude.
 weighted : bool, default=False
     Whether regression and PCA use the vertex weights of the graph as well.
-shrinkage : float or "auto", default="auto"
+shrinkage : float or "auto", default=0.0
     Against overfitting: solve as if white noise with this fraction of its variance were added to every expanded
     variable. Features are sorted by Delta with that noise, so their own Delta values need not ascend. "auto" takes the
     value that makes features slowest on samples that were left out of training (see `cv`), and 0 where none can be left
@@ -45,9 +45,9 @@ clip_range : bool, default=True
 center : array-like of shape (n_features,), optional
     What to subtract from the input before the expansion; the mean by default. If given, `partial_fit` also works
     with nonlinear expansions.
-cv : int, default=5
-    Number of folds on which "auto" is decided. Samples of a group (see `groups` in `fit`) and copies of a sample stay
-    together, and folds hold all labels in like proportions. One pass serves all folds.
+cv : int, splitter of scikit-learn or iterable, default=5
+    Folds on which "auto" is decided, or their number. Samples of a group (see `groups` in `fit`) and copies of a
+    sample stay together, and folds hold all labels in like proportions. One pass serves all folds.
 input_shape : tuple of int, optional
     Shape of a sample: (length,), (height, width) or (depth, height, width), followed by the number of channels if
     there are several. Taken from X by default; flat X without it is a one-dimensional signal.

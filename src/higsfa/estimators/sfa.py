@@ -11,12 +11,11 @@ from sklearn.utils._param_validation import Interval
 
 from higsfa.core.graph import build
 from higsfa.core.sums.plan import sequence_plan
-from higsfa.estimators.choice import add_folds, subset
+from higsfa.estimators.choice import add_folds, divide, subset
 from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined
 from higsfa.estimators.validation import assign, check_data, unchanged_on_error
 from higsfa.graphs import SequenceGraph
-from higsfa.graphs.folds import divide
 from higsfa.training.gather import NodeData
 from higsfa.training.sources import as_source
 from higsfa.training.statistics import Origin, SequenceStatistics
@@ -36,7 +35,7 @@ class SequenceEstimator(StreamEstimator):
         *,
         expansion: Any = "identity",
         lag: int = 1,
-        shrinkage: Any = "auto",
+        shrinkage: Any = 0.0,
         clip_range: bool = True,
         center: Any = None,
         cv: int = 5,
@@ -57,7 +56,8 @@ class SequenceEstimator(StreamEstimator):
             data = self._data(X, np.ones(len(X)))
             fold = None
             if self._is_open and len(lengths) > 1:
-                fold = divide(SequenceGraph(self.lag), None, groups, len(X), min(self.cv, len(lengths)))
+                cv = min(self.cv, len(lengths)) if isinstance(self.cv, Integral) else self.cv
+                fold = divide(SequenceGraph(self.lag), None, groups, len(X), cv)
             if fold is None:
                 self._adopt(self._sums_of(data, lengths, 0), X=X)
             else:
@@ -210,7 +210,7 @@ class ISFA(SequenceEstimator):
         scaling: str = "sensitivity",
         min_scale: float = 1e-3,
         weighted: bool = False,
-        shrinkage: Any = "auto",
+        shrinkage: Any = 0.0,
         clip_range: bool = True,
         center: Any = None,
         cv: int = 5,

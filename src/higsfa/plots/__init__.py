@@ -148,8 +148,8 @@ def plot_held_out(model: Any, layer: int | None = None, *, ax: Any = None) -> An
     for i, color in {0: "0.6", one.best: "tab:blue"}.items():
         name = "without shrinkage" if one.ladder[i] == 0 else f"shrinkage {one.ladder[i]:g}"
         style = {"color": color, "marker": "o", "markersize": 3}
-        ax.plot(number, np.nanmean(one.delta_values[i], axis=0), label=f"{name}, held out", **style)
-        training = np.nanmean(one.training_delta_values[i], axis=0)
+        ax.plot(number, one.mean_deltas(i), label=f"{name}, held out", **style)
+        training = one.mean_deltas(i, training=True)
         ax.plot(number, training, label=f"{name}, training", linestyle=":", **style)
     ax.axhline(2.0, color="0.4", linewidth=1, linestyle="--")
     ax.annotate("noise", (0.01, 2.0), xycoords=("axes fraction", "data"), ha="left", va="bottom", color="0.4")

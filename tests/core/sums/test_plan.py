@@ -10,8 +10,6 @@ from higsfa.core.sums.plan import class_plan, make_plan
 from higsfa.core.sums.tile import reduce_weightings, tile_rows, unit_of
 from higsfa.graphs import ClusteredGraph, MixedGraph, SerialGraph
 
-pytestmark = pytest.mark.usefixtures("without_shrinkage")
-
 N, CLASSES = 3000, 13
 rng = np.random.default_rng(0)
 LABEL = rng.integers(0, CLASSES, N)

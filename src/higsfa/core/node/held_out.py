@@ -55,8 +55,15 @@ class HeldOut:
         if options.n_slow != AUTO:
             return options
         deltas = self.delta_values[self.best]
-        error = np.nanstd(deltas, axis=0, ddof=1) / np.sqrt(len(deltas)) if len(deltas) > 1 else 0.0
-        return replace(options, n_slow=int(np.sum(np.nanmean(deltas, axis=0) + error < 2.0)))
+        error = np.nan_to_num(np.std(deltas, axis=0, ddof=1)) / np.sqrt(len(deltas)) if len(deltas) > 1 else 0.0
+        return replace(options, n_slow=int(np.sum(self.mean_deltas(self.best) + error < 2.0)))
+
+    def mean_deltas(self, i: int, *, training: bool = False) -> Floats:
+        """(k,) Delta values with shrinkage i, means over divisions; infinite for features that are nowhere."""
+        deltas = (self.training_delta_values if training else self.delta_values)[i]
+        there = ~np.isnan(deltas)
+        count = there.sum(axis=0)
+        return np.where(count > 0, np.where(there, deltas, 0.0).sum(axis=0) / np.maximum(count, 1), np.inf)
 
 
 def n_judged(n_expanded: int, options: NodeOptions) -> int:
@@ -78,8 +85,7 @@ def cross_validated(
     final = held_out(divisions, n_expanded, n, replace(options, shrinkage=float(path.ladder[path.best])))
     options = final.chosen(options)
     if options.preserve and options.n_slow is None and options.delta_threshold < 4.0:
-        deltas = np.nan_to_num(np.nanmean(final.delta_values[0], axis=0), nan=np.inf)
-        options = replace(options, n_slow=n_slow_features(deltas, n_expanded, options))
+        options = replace(options, n_slow=n_slow_features(final.mean_deltas(0), n_expanded, options))
     return options, path, final
 
 
