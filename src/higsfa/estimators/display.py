@@ -1,12 +1,13 @@
-"""Tables of the architecture of a network, as text and HTML, and a progress bar."""
+"""Tables of the architecture of a network, as text and HTML."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from html import escape
+from typing import Any
 
+import numpy as np
+
+from higsfa.core.fields import receptive_fields
 from higsfa.training.layer import LayerPlan
 
 LEGEND = (
@@ -34,48 +35,28 @@ def html_table(title: str, rows: list[dict[str, str]]) -> str:
     )
 
 
-@contextmanager
-def progress(
-    verbose: int, plans: list[LayerPlan], prefix: str = ""
-) -> Iterator[Callable[[int, int], Callable[[int], None]]]:
-    """Yields a function that announces a layer and its number of steps, and returns one that counts steps."""
-    if not verbose:
-        yield lambda layer, steps: lambda done: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    work = [_cost(plan) for plan in plans]
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    lock = threading.Lock()
-    with Progress(*columns, refresh_per_second=4) as bar:
-        whole = bar.add_task("network", total=sum(work))
-
-        def on_layer(layer: int, steps: int) -> Callable[[int], None]:
-            plan = plans[layer]
-            shape = "x".join(map(str, plan.fields.shape))
-            bar.update(
-                whole,
-                description=f"{prefix}layer {layer + 1} of {len(plans)} ({shape} nodes)",
-                completed=sum(work[:layer]),
-            )
-            share = work[layer] / max(1, steps)
-
-            def on_node(done: int) -> None:
-                with lock:
-                    bar.advance(whole, share * done)
-
-            return on_node
-
-        yield on_layer
-        bar.update(whole, completed=sum(work), description=f"{len(plans)} layers")
+def layer_rows(plans: list[LayerPlan], fitted: Any) -> list[dict[str, str]]:
+    """A row for each layer; `fitted` are the layers after training, or None."""
+    rows = []
+    for number, (plan, (extent, _)) in enumerate(zip(plans, receptive_fields([p.fields for p in plans]), strict=True)):
+        row = {
+            "layer": str(number + 1),
+            "nodes": by(plan.fields.shape) + (" shared" if plan.shared else ""),
+            "field": by(plan.fields.field),
+            "stride": by(plan.fields.stride),
+            "sees": by(extent),
+            "inputs": f"{plan.n_raw}" + (f">{plan.n_inputs}" if plan.pca else ""),
+            "expanded": str(plan.frontend(np.zeros(plan.n_inputs)).n_expanded),
+            "out": str(plan.n_components),
+        }
+        if fitted is not None:
+            slow = fitted[number].delta_values[:, :3]
+            row["mean J"] = f"{fitted[number].n_slow.mean():.2f}"
+            row["mean Delta 1-3"] = " ".join(f"{value:.3f}" for value in np.nanmean(slow, axis=0))
+        rows.append(row)
+    return rows
 
 
-def _cost(plan: LayerPlan) -> float:
-    return float(plan.fields.n_nodes) * plan.frontend_size**2
+def by(sizes: Any) -> str:
+    """Sizes as in 3x4."""
+    return "x".join(map(str, sizes))

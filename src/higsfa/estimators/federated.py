@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from higsfa.core.graph.labels import as_labels, find_classes, numeric, pick_label
-from higsfa.estimators.network import Network, parse_memory
+from higsfa.estimators.network import Network
 from higsfa.estimators.validation import (
     check_data,
     check_left_out,
@@ -22,6 +22,7 @@ from higsfa.estimators.validation import (
 from higsfa.graphs import GraphRecipe, LabelGraph, UniformGraph, as_recipe, check_weights
 from higsfa.graphs.additive import summation, why_not_additive
 from higsfa.graphs.recipes import _terms
+from higsfa.training.budget import parse_memory
 from higsfa.training.federated import LayerStatistics, Progress
 from higsfa.training.runner import threads
 from higsfa.training.statistics import sum_inputs

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import _fit_context
 
 from higsfa.core.graph.labels import as_labels, label_names, pick_label
+from higsfa.core.node.solve import AUTO
 from higsfa.core.sums.plan import make_plan
 from higsfa.estimators.choice import copies_together, divide, gather_folds
 from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documented
@@ -75,8 +76,9 @@ class LabelledEstimator(StreamEstimator):
     def _cross_validate(self, X: Source, y: Any, recipe: GraphRecipe, w: np.ndarray, groups: Any) -> None:
         """Fit; what parameters leave open is chosen on folds of the samples."""
         recipe = recipe.settled(y, w)
-        fold = divide(recipe, y, copies_together(X, groups), len(X), self.cv) if self._is_open else None
-        data = self._data(X, w)
+        data, fold = self._data(X, w), None
+        if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
+            fold = divide(recipe, y, copies_together(X, groups), len(X), self.cv)
         if fold is None:
             self._adopt(gather_graph(data, recipe, y, w, groups), X=X)
         else:

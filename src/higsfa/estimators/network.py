@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
@@ -13,11 +16,10 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from higsfa.core.fields import receptive_fields
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK
 from higsfa.estimators.choice import find_halves
-from higsfa.estimators.display import html_table, progress, text_table
+from higsfa.estimators.display import by, html_table, layer_rows, text_table
 from higsfa.estimators.layer import Layer, design_pyramid
 from higsfa.estimators.validation import (
     BUILT,
@@ -34,7 +36,7 @@ from higsfa.estimators.validation import (
     unchanged_on_error,
     working_dtype,
 )
-from higsfa.training.budget import Budget, Workload, make_budget, tile_size
+from higsfa.training.budget import Budget, Workload, make_budget, parse_memory, tile_size
 from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.choice import choose_options
 from higsfa.training.layer import LayerPlan, TrainedLayer
@@ -371,32 +373,14 @@ class Network(Extractor):
         shape = self._shape()
         if shape is None:
             return None
-        plans = [layer.plan for layer in self._trained] if hasattr(self, "_trained") else self._planned(shape)
-        sizes = receptive_fields([plan.fields for plan in plans])
-        rows = []
-        for number, (plan, (extent, _)) in enumerate(zip(plans, sizes, strict=True), 1):
-            row = {
-                "layer": str(number),
-                "nodes": _by(plan.fields.shape) + (" shared" if plan.shared else ""),
-                "field": _by(plan.fields.field),
-                "stride": _by(plan.fields.stride),
-                "sees": _by(extent),
-                "inputs": f"{plan.n_raw}" + (f">{plan.n_inputs}" if plan.pca else ""),
-                "expanded": str(plan.frontend(np.zeros(plan.n_inputs)).n_expanded),
-                "out": str(plan.n_components),
-            }
-            if hasattr(self, "_trained"):
-                fitted = self.layers_[number - 1]
-                slow = fitted.delta_values[:, :3]
-                row["mean J"] = f"{fitted.n_slow.mean():.2f}"
-                row["mean Delta 1-3"] = " ".join(f"{value:.3f}" for value in np.nanmean(slow, axis=0))
-            rows.append(row)
-        return rows
+        is_fitted = hasattr(self, "_trained")
+        plans = [layer.plan for layer in self._trained] if is_fitted else self._planned(shape)
+        return layer_rows(plans, self.layers_ if is_fitted else None)
 
     def _title(self) -> str:
         shape = self._shape()
         fitted = "fitted" if hasattr(self, "_trained") else "not fitted"
-        return f"{type(self).__name__} for input {_by(shape) if shape else 'of any shape'}, {fitted}"
+        return f"{type(self).__name__} for input {by(shape) if shape else 'of any shape'}, {fitted}"
 
     def __str__(self) -> str:
         rows = self._rows()
@@ -407,23 +391,48 @@ class Network(Extractor):
         return super()._repr_html_() if rows is None else html_table(self._title(), rows)
 
 
-def _by(sizes: Any) -> str:
-    return "x".join(map(str, sizes))
+@contextmanager
+def progress(
+    verbose: int, plans: list[LayerPlan], prefix: str = ""
+) -> Iterator[Callable[[int, int], Callable[[int], None]]]:
+    """Yields a function that announces a layer and its number of steps, and returns one that counts steps."""
+    if not verbose:
+        yield lambda layer, steps: lambda done: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    work = [_cost(plan) for plan in plans]
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    lock = threading.Lock()
+    with Progress(*columns, refresh_per_second=4) as bar:
+        whole = bar.add_task("network", total=sum(work))
+
+        def on_layer(layer: int, steps: int) -> Callable[[int], None]:
+            plan = plans[layer]
+            shape = "x".join(map(str, plan.fields.shape))
+            bar.update(
+                whole,
+                description=f"{prefix}layer {layer + 1} of {len(plans)} ({shape} nodes)",
+                completed=sum(work[:layer]),
+            )
+            share = work[layer] / max(1, steps)
+
+            def on_node(done: int) -> None:
+                with lock:
+                    bar.advance(whole, share * done)
+
+            return on_node
+
+        yield on_layer
+        bar.update(whole, completed=sum(work), description=f"{len(plans)} layers")
 
 
-def parse_memory(memory: Any) -> int:
-    """A budget in bytes from a number, a text such as "2 GiB" or "500MB", or None: half of what is available."""
-    if memory is None:
-        try:
-            available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (ValueError, OSError, AttributeError):
-            available = 4 * 2**30
-        return max(2**28, available // 2)
-    if isinstance(memory, Integral):
-        return int(memory)
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", str(memory))
-    if not found:
-        raise ValueError(f"memory_limit={memory!r} is not a size: use a number of bytes or a text such as '2 GiB'")
-    number, prefix, binary = found.groups()
-    base = 1024 if binary else 1000
-    return int(float(number) * base ** " KMGT".index(prefix.upper() or " "))
+def _cost(plan: LayerPlan) -> float:
+    return float(plan.fields.n_nodes) * plan.frontend_size**2

@@ -73,11 +73,6 @@ class NodeEstimator(Extractor):
         """Whether statistics for this graph are what the estimator would gather."""
         raise NotImplementedError
 
-    @property
-    def _is_open(self) -> bool:
-        """Whether parameters leave something to be chosen."""
-        return AUTO in (self.shrinkage, getattr(self, "n_slow", None))
-
     def _options(self, *, as_given: bool = False) -> NodeOptions:
         """What the node shall extract: with what was chosen, or only what the parameters say."""
         shared: dict[str, Any] = {

@@ -10,6 +10,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
 from higsfa.core.graph import build
+from higsfa.core.node.solve import AUTO
 from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators.choice import add_folds, divide, subset
 from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
@@ -55,7 +56,7 @@ class SequenceEstimator(StreamEstimator):
             build.sequence(lengths, self.lag)  # an error if no two samples are neighbours
             data = self._data(X, np.ones(len(X)))
             fold = None
-            if self._is_open and len(lengths) > 1:
+            if AUTO in (self.shrinkage, getattr(self, "n_slow", None)) and len(lengths) > 1:
                 cv = min(self.cv, len(lengths)) if isinstance(self.cv, Integral) else self.cv
                 fold = divide(SequenceGraph(self.lag), None, groups, len(X), cv)
             if fold is None:

@@ -52,7 +52,8 @@ def gather_graph(
     data: NodeData, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, most: float = MAX_CLASS_CHANNELS
 ) -> Statistics:
     """Statistics of samples; of the kind that adds where the recipe allows it, and at most so many classes."""
-    parts = summation(recipe, y, w, most)
+    may_add = isinstance(recipe, ClusteredGraph | CodeGraph) or recipe.is_low_rank
+    parts = summation(recipe, y, w, most) if may_add else None
     if parts is not None:
         data = replace(data, dtype=np.dtype(np.float64)) if recipe.is_low_rank else data
         return parts.statistics(*data.gather(parts.plan))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log2
+from numbers import Integral
+from typing import Any
 
 from higsfa.training.layer import LayerPlan
 
@@ -164,3 +168,21 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
 
 def mib(n_bytes: int) -> str:
     return f"{ceil(n_bytes / 2**20)} MiB"
+
+
+def parse_memory(memory: Any) -> int:
+    """A budget in bytes from a number, a text such as "2 GiB" or "500MB", or None: half of what is available."""
+    if memory is None:
+        try:
+            available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (ValueError, OSError, AttributeError):
+            available = 4 * 2**30
+        return max(2**28, available // 2)
+    if isinstance(memory, Integral):
+        return int(memory)
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*", str(memory))
+    if not found:
+        raise ValueError(f"memory_limit={memory!r} is not a size: use a number of bytes or a text such as '2 GiB'")
+    number, prefix, binary = found.groups()
+    base = 1024 if binary else 1000
+    return int(float(number) * base ** " KMGT".index(prefix.upper() or " "))
