@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.model_selection import StratifiedKFold
 
 import higsfa
 from higsfa import HGSFA, HSFA, HiGSFA, load, save, sources
@@ -194,6 +195,23 @@ def test_groups_and_copies_stay_together():
     assert model.held_out_delta_values_[0] > 1.6
     divided = GSFA(1).fit(np.repeat(noise, 3, axis=0), np.repeat(classes, 3))
     assert divided.held_out_delta_values_[0] < 1.0
+
+
+def test_splitters_of_scikit_learn_are_folds():
+    for cv in (StratifiedKFold(CV), list(StratifiedKFold(CV).split(X, CLASS))):
+        model = GSFA(2, cv=cv).fit(X, CLASS)
+        deltas = []
+        for train, test in StratifiedKFold(CV).split(X, CLASS):
+            one = higsfa.GSFA(2, shrinkage=model.shrinkage_).fit(X[train], CLASS[train])
+            deltas.append(ClusteredGraph().build(CLASS[test]).delta(one.transform(X[test])))
+        np.testing.assert_allclose(model.held_out_delta_values_, np.mean(deltas, axis=0), rtol=1e-9)
+    assert GSFA(2, cv=None).fit(X, CLASS).shrinkage_ == GSFA(2, cv=5).fit(X, CLASS).shrinkage_
+    with pytest.raises(ValueError, match="each tested once"):
+        GSFA(2, cv=[(np.arange(100), np.arange(100, N))]).fit(X, CLASS)
+    with pytest.raises(ValueError, match="one entry per sample"):
+        GSFA(2).fit(X, CLASS, groups=[1, 2, 3])
+    with pytest.raises(ValueError, match="'cv' parameter"):
+        GSFA(2, cv=1).fit(X, CLASS)
 
 
 @pytest.mark.parametrize("kind", ["frame", "dict", "list", "categorical"])

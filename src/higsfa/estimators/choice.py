@@ -47,9 +47,11 @@ def divide(recipe: GraphRecipe, y: Any, groups: Any, n_samples: int, cv: Any) ->
         or (isinstance(part, WindowGraph) and (part.label is False or (part.label is None and y is None)))
         for part in parts
     )
-    is_odd = groups is not None and np.shape(groups) != (n_samples,)  # an error that is told elsewhere
-    if any(isinstance(part, EdgeGraph) for part in parts) or (is_time and groups is None) or is_odd:
+    if groups is not None and np.shape(groups) != (n_samples,):
+        raise ValueError(f"groups must have one entry per sample, got shape {np.shape(groups)} for {n_samples} samples")
+    if any(isinstance(part, EdgeGraph) for part in parts) or (is_time and groups is None):
         return None
+    cv = 5 if cv is None else cv
     if not isinstance(cv, Integral):
         return _given_folds(cv, y, groups, n_samples)
     group = np.arange(n_samples) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].ravel()

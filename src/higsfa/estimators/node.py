@@ -59,7 +59,7 @@ class NodeEstimator(Extractor):
         "shrinkage": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "clip_range": ["boolean"],
         "center": ["array-like", None],
-        "cv": [Interval(Integral, 2, None, closed="left"), "cv_object"],
+        "cv": ["cv_object"],
     }
     _preserving_constraints: dict[str, Any] = {
         "delta_threshold": [Interval(Real, None, None, closed="neither")],
