@@ -2,8 +2,8 @@
 
     python benchmarks/choosing.py --samples 20000
 
-Random pictures of 96 x 96 pixels, three labels. Processor seconds of all threads, one fit each. At 20,000 pictures about
-ten minutes on two cores; 200,000 need 2 GiB for the pictures and more than an hour.
+Random pictures of 96 x 96 pixels, three labels. Processor seconds of all threads, one fit each. At 20,000 pictures ten
+minutes on two cores; 200,000 need 2 GiB for the pictures and more than an hour.
 """
 
 import argparse

@@ -577,7 +577,13 @@ CONFIGURATIONS = [
 ]
 
 
-@parametrize_with_checks(CONFIGURATIONS)
+def what_halves_change(estimator):
+    """The default network chooses its shrinkage on half of the rows: of two copies of a row one may be in each half."""
+    weights = "check_sample_weight_equivalence_on_dense_data"
+    return {weights: "copies are rows of their own"} if estimator.layers is None else {}
+
+
+@parametrize_with_checks(CONFIGURATIONS, expected_failed_checks=what_halves_change)
 def test_scikit_learns_checks_pass(estimator, check):
     check(estimator)
 
