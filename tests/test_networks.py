@@ -577,14 +577,10 @@ CONFIGURATIONS = [
 ]
 
 
-def what_halves_change(estimator):
-    """The default network chooses its shrinkage on half of the rows: of two copies of a row one may be in each half."""
-    weights = "check_sample_weight_equivalence_on_dense_data"
-    return {weights: "copies are rows of their own"} if estimator.layers is None else {}
-
-
-@parametrize_with_checks(CONFIGURATIONS, expected_failed_checks=what_halves_change)
+@parametrize_with_checks(CONFIGURATIONS)
 def test_scikit_learns_checks_pass(estimator, check):
+    if estimator.layers is None and "sample_weight_equivalence" in repr(check):
+        pytest.skip("shrinkage is chosen on half of the rows: of two copies of a row one may be in each half")
     check(estimator)
 
 
