@@ -206,8 +206,13 @@ def test_splitters_of_scikit_learn_are_folds():
             deltas.append(ClusteredGraph().build(CLASS[test]).delta(one.transform(X[test])))
         np.testing.assert_allclose(model.held_out_delta_values_, np.mean(deltas, axis=0), rtol=1e-9)
     assert GSFA(2, cv=None).fit(X, CLASS).shrinkage_ == GSFA(2, cv=5).fit(X, CLASS).shrinkage_
-    with pytest.raises(ValueError, match="each tested once"):
-        GSFA(2, cv=[(np.arange(100), np.arange(100, N))]).fit(X, CLASS)
+    halves = np.arange(N // 2), np.arange(N // 2, N)
+    overlapping = [halves, halves[::-1], halves]
+    incomplete = [halves, (halves[1][:50], halves[0])]
+    for cv in ([halves], overlapping, incomplete):
+        with pytest.raises(ValueError, match="each tested once"):
+            GSFA(2, cv=cv).fit(X, CLASS)
+    assert GSFA(2, cv=[halves, halves[::-1]]).fit(X, CLASS).held_out_.slowness.shape == (len(LADDER), 2)
     with pytest.raises(ValueError, match="one entry per sample"):
         GSFA(2).fit(X, CLASS, groups=[1, 2, 3])
     with pytest.raises(ValueError, match="'cv' parameter"):

@@ -76,12 +76,11 @@ def divide(recipe: GraphRecipe, y: Any, groups: Any, n_samples: int, cv: Any) ->
 def _given_folds(cv: Any, y: Any, groups: Any, n_samples: int) -> np.ndarray:
     """Folds of a splitter of scikit-learn, or of pairs of rows for training and for testing."""
     label = y if isinstance(y, np.ndarray) and y.ndim == 1 else None
-    fold = np.full(n_samples, -1, dtype=np.intp)
+    fold, is_good = np.full(n_samples, -1, dtype=np.intp), True
     for k, (train, test) in enumerate(check_cv(cv).split(np.zeros((n_samples, 1)), label, groups)):
-        if len(train) + len(test) != n_samples or np.any(fold[test] >= 0):
-            break
+        is_good &= len(train) + len(test) == n_samples and bool(np.all(fold[test] < 0))
         fold[test] = k
-    if np.any(fold < 0):
+    if not is_good or np.any(fold < 0):
         raise ValueError("cv must divide the samples into folds, each tested once and trained on all others")
     return fold
 
