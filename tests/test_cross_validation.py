@@ -1,5 +1,6 @@
 """Shrinkage and the size of the slow part chosen on samples that training has not seen, from one pass."""
 
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -12,6 +13,7 @@ import higsfa
 from higsfa import HGSFA, HSFA, HiGSFA, load, save, sources
 from higsfa.core.node.held_out import LADDER
 from higsfa.estimators import choice
+from higsfa.estimators import network as network_module
 from higsfa.estimators.choice import divide, take_labels
 from higsfa.graphs import (
     ClusteredGraph,
@@ -342,3 +344,33 @@ def test_files_remember_what_was_chosen(tmp_path):
     assert again.shrinkage == "auto"
     assert again.held_out_delta_values_ is None
     assert load(tmp_path / "model.higsfa").shrinkage_ == node.shrinkage_ > 0
+
+
+def test_as_many_features_are_judged_as_will_be_used():
+    wide = np.column_stack([X] * 4) + np.random.default_rng(0).standard_normal((N, 48))
+    for model, n in ((IGSFA(6, n_slow=2), 2), (IGSFA(6, n_slow=0), 1), (IGSFA(6), 6), (GSFA(), 32), (GSFA(3), 3)):
+        assert model.fit(wide, NUMBER).held_out_.delta_values.shape[2] == n
+    assert GSFA().fit(wide, NUMBER).held_out_delta_values_.shape == (48,)
+
+
+def test_progress_of_choosing_counts_every_tile_of_every_node(monkeypatch):
+    announced, done = [], []
+
+    @contextmanager
+    def progress(verbose, plans, prefix=""):
+        def on_layer(layer, steps):
+            announced.append((prefix, layer, steps))
+            done.append(0)
+
+            def on_node(n):
+                done[-1] += n
+
+            return on_node
+
+        yield on_layer
+
+    monkeypatch.setattr(network_module, "progress", progress)
+    train, _ = few(0)
+    network().fit(DIGITS[train], DIGIT[train].astype(str))
+    assert announced == [("shrinkage, ", 0, 9), ("shrinkage, ", 1, 1), ("", 0, 9), ("", 1, 1)]
+    assert done == [9, 1, 9, 1]
