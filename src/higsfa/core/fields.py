@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cached_property
@@ -56,6 +57,12 @@ class Fields:
             window = tuple(slice(a, a + size) for a, size in zip(corner, self.field, strict=True))
             rows.append(numbers[window].ravel())
         return np.array(rows, dtype=np.intp)
+
+    def some(self, nodes: Ints) -> Fields:
+        """The fields of some nodes only."""
+        fields = copy(self)
+        fields.__dict__.update(index=self.index[nodes], n_nodes=len(nodes))
+        return fields
 
 
 def check_fit(fields: Fields, name: str) -> None:

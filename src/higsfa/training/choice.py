@@ -16,16 +16,13 @@ import numpy as np
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.held_out import HeldOut, held_out, joined, n_judged
-from higsfa.core.sums.accumulate import PILOT, NodeSums
 from higsfa.core.sums.plan import make_plan
 from higsfa.core.sums.sums import Covariances
-from higsfa.training.gather import gather, in_blocks
-from higsfa.training.layer import LayerPlan, computed_features, statistics_of, train_layer
+from higsfa.training.layer import LayerPlan, ThreadGathering, computed_features, train_layer
 from higsfa.training.network import NETWORK_BLOCK, Setup, make_schedule, set_up
 from higsfa.training.sources import Source
 from higsfa.training.sources.base import evenly_spread
-from higsfa.training.statistics import add_fields
-from higsfa.training.stores import Features, field_of
+from higsfa.training.statistics import GraphStatistics, add_fields
 
 MAX_SAMPLES = 20_000
 """Most samples of each half."""
@@ -71,8 +68,7 @@ def choose_options(
             on_node = on_layer(k, plans[k].fields.n_nodes * len(train.schedule.tiles))
             features.fill()
             unseen.fill()
-            most = max(1, limit // (8 * train.budget.layers[k].sum_bytes))
-            judge = _Judge(plans[k], ((train, features), (test, unseen)), min(MAX_NODES, most))
+            judge = _Judge(plans[k], (train.gathering(k, features), test.gathering(k, unseen)))
             choose = judge if plans[k].options.is_open else None
             layer, features = train_layer(train.gathering(k, features, on_node), means, train.store(k), choose)
             unseen = computed_features(layer, unseen, test.store(k), dtype, test.run)
@@ -93,42 +89,26 @@ class _Judge:
     """Chooses the options of a layer by some of its nodes, on the features below it in both halves."""
 
     plan: LayerPlan
-    halves: tuple[tuple[Setup, Features], ...]
-    n_nodes: int
+    halves: tuple[ThreadGathering, ThreadGathering]
     found: Any = None
 
     def __call__(self, frontends: tuple[Frontend, ...]) -> LayerPlan:
         plan, n_expanded = self.plan, frontends[0].n_expanded
-        train, test = (self._covariances(*half, frontends) for half in self.halves)
+        train, test = (self._covariances(half, frontends) for half in self.halves)
         results: list[Any] = [None] * len(train)
 
         def judge(i: int) -> None:
             results[i] = held_out([(train[i], test[i])], n_expanded, n_judged(n_expanded, plan.options), plan.options)
 
-        self.halves[0][0].run(judge, len(train))
+        self.halves[0].run(judge, len(train))
         self.found = joined(results)
         return replace(plan, options=self.found.chosen(plan.options))
 
-    def _covariances(self, setup: Setup, features: Features, frontends: tuple[Frontend, ...]) -> list[Covariances]:
+    def _covariances(self, half: ThreadGathering, frontends: tuple[Frontend, ...]) -> list[Covariances]:
         """Covariances of some nodes on the samples of a half; of all their fields together if weights are shared."""
-        nodes, first = evenly_spread(self.plan.fields.n_nodes, self.n_nodes), features.tile(0)
-        index = self.plan.fields.index[nodes]
-        sums = [
-            NodeSums(
-                frontends[p if len(frontends) > 1 else 0],
-                setup.schedule.plan,
-                setup.dtype,
-                first=field_of(first, field).columns(0, PILOT),
-            )
-            for p, field in zip(nodes, index, strict=True)
-        ]
-
-        def fields(t: int) -> Callable[[int], Any]:
-            block = features.tile(t)
-            return lambda i: field_of(block, index[i])
-
-        gather(sums, in_blocks(setup.schedule.blocks, fields), setup.run)
-        found = [statistics_of(one, self.plan.precision(setup.dtype)) for one in sums]
+        nodes = evenly_spread(self.plan.fields.n_nodes, MAX_NODES)
+        some = replace(self.plan, fields=self.plan.fields.some(nodes))
+        own = tuple(frontends[p] for p in nodes) if len(frontends) > 1 else frontends
         if self.plan.shared:
-            found = [add_fields([one.without_groups() for one in found])]
-        return [one.covariances() for one in found]
+            return [add_fields(half(some, own, GraphStatistics.without_groups)).covariances()]
+        return half(some, own, GraphStatistics.covariances)
