@@ -88,7 +88,7 @@ def test_folds_from_one_pass_are_as_many_fits(case, weighted, expansion, one_by_
     w = {False: None, True: W, "many": W + np.arange(N) / N}[weighted]
     center = X.mean(axis=0)
     model = GSFA(4, graph=graph, cv=CV, expansion=expansion, center=center).fit(X, y, sample_weight=w)
-    fold = divide(graph, y, None, N, CV)
+    fold = divide(graph, y, np.ones(N) if w is None else w, None, CV)
     assert model.shrinkage_ in LADDER
     found = explicit(graph, y, w, fold, model.shrinkage_, expansion, center)
     np.testing.assert_allclose(model.held_out_delta_values_, found.mean(axis=0), rtol=1e-9)
@@ -101,7 +101,7 @@ def test_folds_from_one_pass_are_as_many_fits(case, weighted, expansion, one_by_
 def test_the_best_score_on_the_folds_is_taken(case):
     graph, y, _ = CASES[case]
     model = GSFA(4, graph=graph, cv=CV).fit(X, y)
-    fold, scores = divide(graph, y, None, N, CV), []
+    fold, scores = divide(graph, y, np.ones(N), None, CV), []
     for shrinkage in LADDER:
         own = []
         for k in range(CV):
@@ -130,7 +130,7 @@ def test_recordings_are_the_folds_of_time_series():
     series = np.cumsum(rng.standard_normal((300, 6)), axis=0) * 0.1 + rng.standard_normal((300, 6))
     recording = np.repeat(np.arange(6), 50)
     model = SFA(3, cv=3).fit(series, groups=recording)
-    fold = divide(SequenceGraph(), None, recording, 300, 3)
+    fold = divide(SequenceGraph(), None, np.ones(300), recording, 3)
     assert all(len(np.unique(fold[recording == r])) == 1 for r in range(6))
     deltas = []
     for k in range(3):
@@ -170,24 +170,26 @@ def test_what_cannot_be_divided_has_no_shrinkage():
 
 
 def test_folds_hold_all_labels_in_like_proportions():
-    fold = divide(ClusteredGraph(), CLASS, None, N, 5)
+    fold = divide(ClusteredGraph(), CLASS, np.ones(N), None, 5)
     for name in "abcde":
         counts = np.bincount(fold[name == CLASS], minlength=5)
         assert counts.max() - counts.min() <= 1
-    fold = divide(SerialGraph(), NUMBER, None, N, 5)
+    fold = divide(SerialGraph(), NUMBER, np.ones(N), None, 5)
     ranks = np.argsort(np.argsort(NUMBER))
     assert np.ptp([ranks[fold == k].mean() for k in range(5)]) < 5
 
 
 def test_groups_and_copies_stay_together():
     person = np.random.default_rng(0).integers(0, 40, N)
-    fold = divide(SerialGraph(), NUMBER, person, N, 5)
+    fold = divide(SerialGraph(), NUMBER, np.ones(N), person, 5)
     assert all(len(np.unique(fold[person == one])) == 1 for one in np.unique(person))
     assert np.ptp(np.bincount(fold)) < 20
-    assert divide(SerialGraph(), NUMBER, np.repeat([0, 1], N // 2), N, 5) is None
+    two = np.repeat([0, 1], N // 2)
+    assert np.array_equal(divide(SerialGraph(), NUMBER, np.ones(N), two, 5) == 0, two == two[np.nanargmin(NUMBER)])
+    assert divide(SerialGraph(), NUMBER, np.ones(N), np.zeros(N), 5) is None
     repeated = sources.repeat(X, 3)
     together = choice.copies_together(repeated, None)
-    fold = divide(SerialGraph(), NUMBER[repeated.sample_index], together, 3 * N, 5)
+    fold = divide(SerialGraph(), NUMBER[repeated.sample_index], np.ones(3 * N), together, 5)
     assert np.array_equal(fold[::3], fold[1::3])
     # Copies in several folds would be remembered; together they show that the classes mean nothing.
     rng = np.random.default_rng(0)
@@ -197,6 +199,18 @@ def test_groups_and_copies_stay_together():
     assert model.held_out_delta_values_[0] > 1.6
     divided = GSFA(1).fit(np.repeat(noise, 3, axis=0), np.repeat(classes, 3))
     assert divided.held_out_delta_values_[0] < 1.0
+
+
+@pytest.mark.parametrize("case", ["clustered", "serial", "mixed", "sum", "labels"])
+def test_weight_k_is_k_copies_that_stay_together(case):
+    graph, y, _ = CASES[case]
+    counts = np.random.default_rng(0).integers(0, 4, N)
+    rows = np.repeat(np.arange(N), counts)
+    weighted = GSFA(3, graph=graph).fit(X, y, sample_weight=counts)
+    copied = GSFA(3, graph=graph).fit(X[rows], take_labels(y, rows), groups=rows)
+    assert weighted.shrinkage_ == copied.shrinkage_
+    np.testing.assert_allclose(weighted.held_out_.slowness, copied.held_out_.slowness, rtol=1e-9)
+    np.testing.assert_allclose(weighted.held_out_delta_values_, copied.held_out_delta_values_, rtol=1e-9)
 
 
 def test_splitters_of_scikit_learn_are_folds():
@@ -300,6 +314,19 @@ def test_layers_with_a_number_keep_it():
     assert net.held_out_[0] is None
     assert 5 <= net.n_slow_ <= 11  # nine classes differ from the others
     assert net.layers[0].shrinkage == 0.2
+
+
+@pytest.mark.parametrize("cls", [HiGSFA, HGSFA])
+def test_weights_of_the_default_network_are_copies_that_stay_together(cls):
+    train, _ = few(4)
+    counts = np.random.default_rng(0).integers(0, 3, len(train))
+    images, digit, rows = DIGITS[train].reshape(-1, 8, 8), DIGIT[train].astype(str), np.repeat(np.arange(150), counts)
+    weighted = cls().fit(images, digit, sample_weight=counts)
+    copied = cls().fit(images[rows], digit[rows], groups=rows)
+    assert weighted.shrinkage_ == copied.shrinkage_
+    for one, other in zip(weighted.held_out_, copied.held_out_, strict=True):
+        # Without shrinkage the terms normalized_quadratic make a direction of variance 1e-9 (docs/experiments.md).
+        np.testing.assert_allclose(one.slowness[1:], other.slowness[1:], rtol=1e-6)
 
 
 def test_shared_weights_are_judged_by_all_fields():

@@ -245,6 +245,25 @@ def fix_signs(columns: Floats, scale: Floats | None = None) -> Floats:
     return np.where(weights[leading, np.arange(weights.shape[1])] < 0, -1.0, 1.0)
 
 
+def decorrelating(variances: Floats, least: Floats | float = 0.0) -> Floats:
+    """Columns W (n, m) that make features with these covariances uncorrelated, of variance 1, one after the other.
+
+    Features of which less than 1e-10 of the variance, or no more than `least`, is left by those before them are left
+    out.
+    """
+    n = len(variances)
+    new, least = np.zeros((n, n)), np.broadcast_to(least, n)
+    kept = 0
+    for j, column in enumerate(np.eye(n)):
+        for _ in range(2):  # twice is enough
+            column = column - new[:, :kept] @ (new[:, :kept].T @ (variances @ column))
+        left = column @ variances @ column
+        if left > max(1e-10 * variances[j, j], least[j]):
+            new[:, kept] = column / np.sqrt(left)
+            kept += 1
+    return new[:, :kept]
+
+
 def principal_axes(C: Floats, floor: float, n_wanted: int | None = None) -> tuple[Floats, Floats]:
     """Eigenvalues above `floor`, descending, and eigenvectors (as columns, signs fixed) of a covariance.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import check_cv
 
+from higsfa.core.graph.build import NotEnoughData
 from higsfa.core.graph.edges import AtomEdges, LowRankEdges
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import as_labels, find_classes, numeric, pick_label
@@ -19,7 +20,7 @@ from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.plan import BLOCK, make_plan
 from higsfa.core.sums.sums import Sums, part_of
 from higsfa.core.sums.tile import CellPlan, Weighting
-from higsfa.graphs.additive import gather_graph, summation
+from higsfa.graphs.additive import adds, gather_graph
 from higsfa.graphs.label import CodeGraph
 from higsfa.graphs.recipes import ClusteredGraph, EdgeGraph, GraphRecipe, SequenceGraph, WindowGraph, _terms
 from higsfa.training.choice import MAX_SAMPLES, Half
@@ -35,38 +36,39 @@ MAX_BYTES = 2**31
 """Sums of all folds are gathered in one pass as long as they take no more memory."""
 
 
-def divide(recipe: GraphRecipe, y: Any, groups: Any, n_samples: int, cv: Any) -> np.ndarray | None:
-    """The fold of each sample, (N,) from 0 on; None if the graph cannot be cut into so many.
+def divide(recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, cv: Any) -> np.ndarray | None:
+    """The fold of each sample, (N,) from 0 on; None if the graph cannot be cut.
 
-    Samples of a group (a recording, a person, copies of an image) stay together. Folds have all labels in like
-    proportions: groups are dealt out in the order of their labels, each to the smallest fold.
+    Samples of a group (a recording, a person, copies of an image) stay together, so there are no more folds than
+    groups. Folds have all labels in like proportions: groups are dealt out in the order of their labels, each to the
+    fold of the smallest weight, so that a sample of weight k counts as a group of k copies.
     """
-    parts = _terms(recipe)[0]
+    parts, n = _terms(recipe)[0], len(w)
     is_time = any(
         isinstance(part, SequenceGraph)
         or (isinstance(part, WindowGraph) and (part.label is False or (part.label is None and y is None)))
         for part in parts
     )
-    if groups is not None and np.shape(groups) != (n_samples,):
-        raise ValueError(f"groups must have one entry per sample, got shape {np.shape(groups)} for {n_samples} samples")
+    if groups is not None and np.shape(groups) != (n,):
+        raise ValueError(f"groups must have one entry per sample, got shape {np.shape(groups)} for {n} samples")
     if any(isinstance(part, EdgeGraph) for part in parts) or (is_time and groups is None):
         return None
-    cv = 5 if cv is None else cv
-    if not isinstance(cv, Integral):
-        return _given_folds(cv, y, groups, n_samples)
-    group = np.arange(n_samples) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].ravel()
-    order = np.lexsort(_sort_keys(parts, y, n_samples))
+    if not isinstance(cv, Integral | None):
+        return _given_folds(cv, y, groups, n)
+    group = np.arange(n) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].ravel()
+    order = np.lexsort(_sort_keys(parts, y, w))
+    order = order[w[order] > 0]
     _, first = np.unique(group[order], return_index=True)  # the first sample of each group, in the order of labels
     dealt = group[order][np.sort(first)]
-    n_folds = int(cv)
-    if len(dealt) < n_folds:
+    n_folds = min(5 if cv is None else int(cv), len(dealt))
+    if n_folds < 2:
         return None
-    sizes = np.bincount(group)
-    fold_of = np.empty(len(sizes), dtype=np.intp)
-    if np.all(sizes == sizes[0]):
+    sizes = np.bincount(group, w)
+    fold_of = np.zeros(len(sizes), dtype=np.intp)  # groups without weight are in no sum, whatever their fold
+    if np.all(sizes[dealt] == sizes[dealt[0]]):
         fold_of[dealt] = np.arange(len(dealt)) % n_folds
     else:
-        filled = np.zeros(n_folds, dtype=np.intp)
+        filled = np.zeros(n_folds)
         for one in dealt.tolist():
             fold_of[one] = smallest = int(np.argmin(filled))
             filled[smallest] += sizes[one]
@@ -85,22 +87,24 @@ def _given_folds(cv: Any, y: Any, groups: Any, n_samples: int) -> np.ndarray:
     return fold
 
 
-def _sort_keys(parts: list[GraphRecipe], y: Any, n_samples: int) -> list[np.ndarray]:
+def _sort_keys(parts: list[GraphRecipe], y: Any, w: np.ndarray) -> list[np.ndarray]:
     """Keys for `lexsort`: the labels that a graph uses, as numbers; rows keep their order among equals."""
-    keys: list[Any] = [np.arange(n_samples)]
+    keys: list[Any] = [np.arange(len(w))]
     for part in reversed(parts):
         label = getattr(part, "label", False)
         if label is not False and y is not None:
-            values = pick_label(y, label, n_samples)
+            values = pick_label(y, label, len(w))
             is_class = isinstance(part, ClusteredGraph | CodeGraph)
-            keys.append(_in_order(find_classes(values)[0]) if is_class else numeric(values, "label"))
+            keys.append(_in_order(find_classes(values)[0], w > 0) if is_class else numeric(values, "label"))
     return keys
 
 
-def _in_order(codes: np.ndarray) -> np.ndarray:
-    """Codes of classes, numbered in the order in which they come first."""
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
+def _in_order(codes: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Codes of classes, numbered in the order in which they come first among the samples that count."""
+    found, first = np.unique(codes[counted], return_index=True)
+    rank = np.zeros(codes.max(initial=-1) + 2, dtype=np.intp)
+    rank[found] = np.argsort(np.argsort(first))  # the last entry is that of -1, no class
+    return rank[codes]
 
 
 def take_labels(y: Any, rows: np.ndarray) -> Any:
@@ -124,7 +128,7 @@ def copies_together(source: Source, groups: Any) -> Any:
 def find_halves(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any) -> tuple[Half, Half] | None:
     """Two halves of the samples, or two parts of MAX_SAMPLES; None if there are too few."""
     recipe, n = recipe.settled(y, w), len(source)
-    fold = divide(recipe, y, copies_together(source, groups), n, max(2, -(-n // MAX_SAMPLES)))
+    fold = divide(recipe, y, w, copies_together(source, groups), max(2, -(-n // MAX_SAMPLES)))
     if fold is None:
         return None
     halves = []
@@ -132,7 +136,7 @@ def find_halves(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, grou
         rows = np.flatnonzero(fold == k)
         try:
             halves.append(Half(source[rows], graph_of(recipe, y, w, groups, rows)))
-        except ValueError:  # the graph of all samples was built, so there are too few of them here
+        except NotEnoughData:
             return None
     return halves[0], halves[1]
 
@@ -146,7 +150,7 @@ def gather_folds(
     sums of all these graphs are gathered side by side: the products of samples are the same, only their weights differ.
     """
     rows = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
-    if summation(recipe, y, w, MAX_CLASS_CHANNELS) is not None:
+    if adds(recipe, y, len(w), MAX_CLASS_CHANNELS):
         return add_folds([gather_graph(subset(data, own), recipe, take_labels(y, own), w[own], None) for own in rows])
     whole = recipe.build(y, sample_weight=w, groups=groups, n_samples=len(w))
     graphs, within = [whole], [np.ones(len(rows), dtype=bool)]
@@ -154,7 +158,7 @@ def gather_folds(
         others = np.arange(len(rows)) != k
         try:
             pair = [graph_of(recipe, y, w, groups, np.flatnonzero(which[fold])) for which in (others, ~others)]
-        except ValueError:  # the graph of all samples was built, so there are too few of them here
+        except NotEnoughData:
             continue
         graphs, within = [*graphs, *pair], [*within, others, ~others]
     several = _gather_several(data, graphs, within, fold)

@@ -78,7 +78,7 @@ class LabelledEstimator(StreamEstimator):
         recipe = recipe.settled(y, w)
         data, fold = self._data(X, w), None
         if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
-            fold = divide(recipe, y, copies_together(X, groups), len(X), self.cv)
+            fold = divide(recipe, y, w, copies_together(X, groups), self.cv)
         if fold is None:
             self._adopt(gather_graph(data, recipe, y, w, groups), X=X)
         else:

@@ -54,11 +54,9 @@ class SequenceEstimator(StreamEstimator):
             X = check_data(self, X, reset=True, min_samples=2)
             lengths = build.recording_lengths(groups, len(X))
             build.sequence(lengths, self.lag)  # an error if no two samples are neighbours
-            data = self._data(X, np.ones(len(X)))
-            fold = None
-            if AUTO in (self.shrinkage, getattr(self, "n_slow", None)) and len(lengths) > 1:
-                cv = min(self.cv, len(lengths)) if isinstance(self.cv, Integral) else self.cv
-                fold = divide(SequenceGraph(self.lag), None, groups, len(X), cv)
+            data, fold = self._data(X, np.ones(len(X))), None
+            if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
+                fold = divide(SequenceGraph(self.lag), None, np.ones(len(X)), groups, self.cv)
             if fold is None:
                 self._adopt(self._sums_of(data, lengths, 0), X=X)
             else:

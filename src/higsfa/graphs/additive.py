@@ -37,6 +37,13 @@ def why_not_additive(graph: Any) -> str:
     return ""
 
 
+def adds(recipe: GraphRecipe, y: Any, n_samples: int, most: float = np.inf) -> bool:
+    """Whether sums of parts of the data add for this recipe, with at most so many classes."""
+    if isinstance(recipe, ClusteredGraph | CodeGraph):
+        return len(_classes(y, recipe, n_samples)[1]) <= most
+    return recipe.is_low_rank
+
+
 def summation(recipe: GraphRecipe, y: Any, w: np.ndarray, most: float = np.inf) -> Summation | None:
     """How samples are summed such that parts add; None if the recipe or more than `most` classes forbid it."""
     if isinstance(recipe, ClusteredGraph | CodeGraph):
@@ -52,8 +59,7 @@ def gather_graph(
     data: NodeData, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, most: float = MAX_CLASS_CHANNELS
 ) -> Statistics:
     """Statistics of samples; of the kind that adds where the recipe allows it, and at most so many classes."""
-    may_add = isinstance(recipe, ClusteredGraph | CodeGraph) or recipe.is_low_rank
-    parts = summation(recipe, y, w, most) if may_add else None
+    parts = summation(recipe, y, w, most)
     if parts is not None:
         data = replace(data, dtype=np.dtype(np.float64)) if recipe.is_low_rank else data
         return parts.statistics(*data.gather(parts.plan))

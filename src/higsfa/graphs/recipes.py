@@ -378,7 +378,7 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
         raise ValueError("sample_weight must be finite and not negative: weight w counts a sample w times")
     largest = float(weights.max(initial=0.0))
     if largest == 0:
-        raise ValueError(
+        raise build.NotEnoughData(
             "sample_weight is 0 for every sample: Sample weights must contain at least one non-zero number"
         )
     if not MIN_WEIGHT <= largest <= MAX_WEIGHT:

@@ -155,13 +155,13 @@ def chained_groups(values: Floats, w: Floats, n_groups: int | None, *, mixed: bo
     known = np.flatnonzero(~left_out) if left_out.any() else None
     present, weights = (values, w) if known is None else (values[known], w[known])
     if len(present) == 0:
-        raise ValueError(f"{name}: all values of the label are missing")
+        raise NotEnoughData(f"{name}: all values of the label are missing")
     if present.min() == present.max():
-        raise ValueError(f"{name}: the label has one distinct value ({present[0]!r}); there is nothing to order")
+        raise NotEnoughData(f"{name}: the label has one distinct value ({present[0]!r}); there is nothing to order")
     total = float(weights.sum())
     L = max(2, min(32, int(max(total, len(present))) // 2)) if n_groups is None else n_groups
     if len(present) < L and total < L:
-        raise ValueError(f"{name}: n_groups={L} but only {len(present)} samples have a label; use fewer groups")
+        raise NotEnoughData(f"{name}: n_groups={L} but only {len(present)} samples have a label; use fewer groups")
     inside, P = group_memberships(present, weights, L)
     masses = np.bincount(inside, weights, minlength=len(P)).astype(np.float64)
     atoms = inside
@@ -173,7 +173,7 @@ def chained_groups(values: Floats, w: Floats, n_groups: int | None, *, mixed: bo
     v[[0, -1]] = 1.0
     if mixed:
         if mass <= 1:
-            raise ValueError(
+            raise NotEnoughData(
                 f"{name}: n_groups={L} leaves less than two samples a group; use fewer groups"
                 + _counted(total < len(present))
             )
@@ -226,7 +226,7 @@ def sequence(lengths: Ints, lag: int, *, scaled: bool = True, may_be_empty: bool
     """Edges between samples `lag` apart in the same recording; v = 1, and R = Q if `scaled`, else edges of weight 1."""
     n = int(lengths.sum())
     if lengths.max(initial=0) <= lag and not may_be_empty:
-        raise ValueError(
+        raise NotEnoughData(
             f"SequenceGraph: no recording is longer than lag={lag} samples (longest: {lengths.max(initial=0)}), "
             "so no two samples are neighbours"
         )
@@ -242,7 +242,7 @@ def window(order: Ints | None, lengths: Ints, n: int, half_width: int, *, mirror
     first, last, loops = chain(lengths, 1, half_width, mirrored=mirrored)
     edges = ChainEdges(order, n, first, last, loops, 1.0)
     if edges.n_forward == 0:
-        raise ValueError(f"{name}: needs at least two samples in order, got {int(lengths.sum())}")
+        raise NotEnoughData(f"{name}: needs at least two samples in order, got {int(lengths.sum())}")
     return TrainingGraph((Part(name, edges.degrees(), edges),), np.ones(n))
 
 

@@ -20,6 +20,7 @@ import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from higsfa.core.graph.edges import EVERY, AtomEdges, Edges, GroupEdges, LowRankEdges, SparseEdges
+from higsfa.core.linalg import decorrelating
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -225,17 +226,8 @@ class TrainingGraph:
         v = self.vertex_weights / self.total_vertex_weight
         rounding = 1e-24 * (v @ values**2)
         values = values - v @ values
-        new: list[Floats] = []
-        for column, least in zip(values.T, rounding, strict=True):
-            size, left = v @ column**2, column
-            for _ in range(2):  # twice is enough
-                for one in new:
-                    left = left - (v @ (left * one)) * one
-            variance = v @ left**2
-            if variance > max(1e-10 * size, least):
-                new.append(left / np.sqrt(variance))
-        deltas = self.delta(np.stack(new, axis=1)) if new else np.zeros(0)
-        return float(np.sum(np.maximum(0.0, 1.0 - deltas / 2.0)))
+        new = decorrelating((values.T * v) @ values, rounding)
+        return float(np.sum(np.maximum(0.0, 1.0 - self.delta(values @ new) / 2.0))) if new.size else 0.0
 
     def to_sparse(self) -> sp.csr_array:
         """All edge weights as a symmetric N x N sparse matrix; for small graphs (dense groups fill it)."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.linalg import whole
+from higsfa.core.linalg import decorrelating, whole
 from higsfa.core.node.solve import AUTO, NodeOptions, n_slow_features, slow_features
 from higsfa.core.sums.sums import Covariances
 
@@ -45,6 +45,11 @@ class HeldOut:
     def best(self) -> int:
         """Number of the value with the slowest features on unseen samples; the smaller one of two that are as good."""
         return int(np.argmax(self.slowness.mean(axis=1)))
+
+    def only_best(self) -> HeldOut:
+        """The same for the best value alone."""
+        i = slice(self.best, self.best + 1)
+        return HeldOut(self.ladder[i], self.slowness[i], self.delta_values[i], self.training_delta_values[i])
 
     def chosen(self, options: NodeOptions) -> NodeOptions:
         """Options with the best shrinkage, and with the number of features that are slower than noise if it is open.
@@ -82,7 +87,9 @@ def cross_validated(
     """
     path = held_out(divisions, n_expanded, n_judged(n_expanded, options), options)
     n = n_expanded if options.n_components is None else min(n_expanded, options.n_components)
-    final = held_out(divisions, n_expanded, n, replace(options, shrinkage=float(path.ladder[path.best])))
+    final = path.only_best()
+    if n > path.delta_values.shape[2]:
+        final = held_out(divisions, n_expanded, n, replace(options, shrinkage=float(path.ladder[path.best])))
     options = final.chosen(options)
     if options.preserve and options.n_slow is None and options.delta_threshold < 4.0:
         options = replace(options, n_slow=n_slow_features(final.mean_deltas(0), n_expanded, options))
@@ -117,23 +124,6 @@ def held_out(
             n = B.shape[1]
             deltas[i, k, :n] = np.where(varies, np.diag(edges) / np.where(varies, np.diag(variances), 1.0), 2.0)
             training[i, k, :n] = slow.delta_values[:n]
-            slowness[i, k] = _slowness(variances, edges)
+            new = decorrelating(variances, least @ B**2)
+            slowness[i, k] = np.sum(np.maximum(0.0, 1.0 - np.einsum("ij,ij->j", new, edges @ new) / 2.0))
     return HeldOut(np.array(ladder), slowness, deltas, training)
-
-
-def _slowness(variances: Floats, edges: Floats) -> float:
-    """Sum of max(0, 1 - Delta / 2) over features with these covariances, decorrelated one after the other."""
-    n = len(variances)
-    new = np.zeros((n, n))
-    total, kept = 0.0, 0
-    for j in range(n):
-        column = np.zeros(n)
-        column[j] = 1.0
-        for _ in range(2):  # twice is enough
-            column = column - new[:, :kept] @ (new[:, :kept].T @ (variances @ column))
-        left = column @ variances @ column
-        if left > 1e-10 * variances[j, j] and variances[j, j] > 0:
-            new[:, kept] = column / np.sqrt(left)
-            total += max(0.0, 1.0 - float(new[:, kept] @ edges @ new[:, kept]) / 2.0)
-            kept += 1
-    return total
