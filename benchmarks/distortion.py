@@ -15,6 +15,7 @@ a pyramid network for the age of synthetic faces, trained on distorted copies an
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -125,24 +126,31 @@ def learning() -> dict[str, float]:
     return errors
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the results to a file")
-    parser.add_argument("--learn", action="store_true", help="train networks on distorted faces")
-    parser.add_argument("--rounds", type=int, default=7)
-    arguments = parser.parse_args()
+@dataclass(frozen=True)
+class Pictures:
+    """Smooth random images, grey and with three channels, and the matrices that distort them."""
 
-    n, size = 256, 96
+    grey: np.ndarray
+    colour: np.ndarray
+    pairs: Any
+
+
+def make_pictures(n: int, size: int) -> Pictures:
     noise = np.random.default_rng(0).standard_normal((n, size, size))
     smooth = ndimage.gaussian_filter(noise, (0, 1.5, 1.5))
     images = np.clip(128 + 255 * smooth, 0, 255).astype(np.uint8)
     colour = np.repeat(images[: n // 2, :, :, None], 3, axis=3)
-    numbers, zeros = np.arange(n), np.zeros(n, dtype=int)
-    pairs = matrices(Distortion(), n, size)
+    return Pictures(images, colour, matrices(Distortion(), n, size))
 
-    def distort(distortion: Distortion, batch: np.ndarray) -> np.ndarray:
-        return distortion.apply(batch, numbers[: len(batch)], zeros[: len(batch)])
 
+def distort(distortion: Distortion, batch: np.ndarray) -> np.ndarray:
+    numbers = np.arange(len(batch))
+    return distortion.apply(batch, numbers, np.zeros(len(batch), dtype=int))
+
+
+def speed(pictures: Pictures, rounds: int) -> dict[str, float]:
+    """Images per second of one core."""
+    images, pairs, n = pictures.grey, pictures.pairs, len(pictures.grey)
     tones: dict[str, Any] = {"brightness": 0.1, "contrast": 0.1, "mirror": True}
     linear = Distortion(interpolation="linear")
     tasks: dict[str, tuple[int, Task]] = {
@@ -154,22 +162,30 @@ def main() -> None:
         "and noise": (n, partial(distort, Distortion(noise=0.02, **tones), images)),
         "float32 images": (n, partial(distort, Distortion(), images.astype(np.float32))),
         "float64 images": (n, partial(distort, Distortion(), images.astype(np.float64))),
-        "three channels": (n // 2, partial(distort, Distortion(), colour)),
-        "three channels, linear": (n // 2, partial(distort, linear, colour)),
+        "three channels": (n // 2, partial(distort, Distortion(), pictures.colour)),
+        "three channels, linear": (n // 2, partial(distort, linear, pictures.colour)),
         "warp alone by scipy.ndimage, cubic": (n, partial(with_scipy, images, pairs, 3)),
         "warp alone by scipy.ndimage, linear": (n, partial(with_scipy, images, pairs, 1)),
         "warp alone by Pillow, cubic": (n, partial(with_pillow, images, pairs, Image.Resampling.BICUBIC)),
         "warp alone by Pillow, linear": (n, partial(with_pillow, images, pairs, Image.Resampling.BILINEAR)),
     }
-    timings = take_turns({name: task for name, (_, task) in tasks.items()}, arguments.rounds)
+    timings = take_turns({name: task for name, (_, task) in tasks.items()}, rounds)
     # Processor time: the machine may be shared, the task has one thread.
     rates = {name: count / min(timings[name].cpu_seconds) for name, (count, _) in tasks.items()}
     rows = [[name, f"{rate:,.0f}"] for name, rate in rates.items()]
-    print_table(f"{size} x {size} uint8, one core", ["task (cubic unless said)", "images per second"], rows)
+    print_table(
+        f"{images.shape[1]} x {images.shape[2]} uint8, one core",
+        ["task (cubic unless said)", "images per second"],
+        rows,
+    )
     own = rates["shift, rotation, scale"]
     print(f"\nTarget: {TARGET:,.0f} a second. {'Met' if own >= TARGET else 'MISSED'}, {own / TARGET:.1f} times.")
+    return rates
 
-    results: dict[str, Any] = {"images_per_second": rates, "difference": {}, "faithfulness": {}}
+
+def differences(pictures: Pictures) -> dict[str, Any]:
+    """Grey levels between our images and those of others."""
+    images, pairs, results = pictures.grey, pictures.pairs, {}
     others: tuple[tuple[Interpolation, str, np.ndarray], ...] = (
         ("linear", "scipy.ndimage", with_scipy(images, pairs, 1)),
         ("linear", "Pillow", with_pillow(images, pairs, Image.Resampling.BILINEAR)),
@@ -180,7 +196,7 @@ def main() -> None:
         difference = np.abs(other.astype(int) - ours)
         inner = difference[:, PADDING:-PADDING, PADDING:-PADDING]
         largest, share = int(inner.max()), float(np.mean(inner > 0))
-        results["difference"][f"{name}, {interpolation}"] = {
+        results[f"{name}, {interpolation}"] = {
             "largest": largest,
             "share_of_pixels": share,
             "largest_at_border": int(difference.max()),
@@ -189,18 +205,36 @@ def main() -> None:
             f"Grey levels between ours and {name}, {interpolation}: at most {largest}, in {share:.4%} of inner pixels; "
             f"at most {difference.max()} near the border."
         )
+    return results
 
+
+def waves() -> dict[str, Any]:
+    """What is left of waves, by their frequency."""
+    results: dict[str, Any] = {}
     rows = []
     for frequency in FREQUENCIES:
         row = [f"{frequency:g}"]
         for interpolation in INTERPOLATIONS:
             left, error = faithfulness(interpolation, frequency)
-            results["faithfulness"][f"{interpolation}, {frequency:g}"] = {"amplitude": left, "error": error}
+            results[f"{interpolation}, {frequency:g}"] = {"amplitude": left, "error": error}
             row += [f"{left:.3f}", f"{error:.2%}"]
         rows.append(row)
     header = ["cycles per pixel", *(f"{what}, {i}" for i in INTERPOLATIONS for what in ("amplitude left", "error"))]
     print()
     print_table("Waves", header, rows)
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the results to a file")
+    parser.add_argument("--learn", action="store_true", help="train networks on distorted faces")
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+
+    pictures = make_pictures(256, 96)
+    results: dict[str, Any] = {"images_per_second": speed(pictures, arguments.rounds)}
+    results |= {"difference": differences(pictures), "faithfulness": waves()}
     if arguments.learn:
         print("\nError in age on unseen faces as they are, after training on")
         results["age_error"] = learning()

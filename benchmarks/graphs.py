@@ -14,8 +14,7 @@ by one; what is there is not measured again without --again. Absent data are ski
 import argparse
 import time
 
-from _data import SIZES, Absent, draw
-from _records import Records, mean_and_error
+from _records import Records, choose_cases, fill, mean_and_error
 from _timing import print_table
 from threadpoolctl import threadpool_limits
 
@@ -73,23 +72,15 @@ def main():
     parser.add_argument("--again", action="store_true", help="measure anew what is there")
     parser.add_argument("--table", action="store_true", help="measure nothing")
     args = parser.parse_args()
-    names = tuple(args.data.split(","))
-    wanted = args.sizes and {int(size) for size in args.sizes.split(",")}
-    cases = [(data, size) for data in DATA if data.startswith(names) for size in SIZES[data]]
-    cases = [(data, size) for data, size in cases if not wanted or size in wanted]
-    records = Records("graphs")
-    for data, size in () if args.table else cases:
-        for number in range(args.draws):
-            keys = {graph: f"{data}/{size}/{graph}/{args.shrinkage}/{number}" for graph in graphs(data)}
-            missing = {graph: key for graph, key in keys.items() if args.again or key not in records}
-            try:
-                images = draw(data, size, number) if missing else None
-            except Absent as reason:
-                print(f"skipped: {reason}")
-                break
-            for graph, key in missing.items():
-                records.add(key, measure(images, graphs(data)[graph], args.shrinkage))
-                print(key, records.rows[key], flush=True)
+    cases, records = choose_cases(args, DATA), Records("graphs")
+
+    def keys_of(data, size, number):
+        return {graph: f"{data}/{size}/{graph}/{args.shrinkage}/{number}" for graph in graphs(data)}
+
+    def measured(data, images, graph):
+        return measure(images, graphs(data)[graph], args.shrinkage)
+
+    fill(records, [] if args.table else cases, args.draws, keys_of, measured, args.again)
     table(records, cases, args.draws, args.shrinkage)
 
 

@@ -16,8 +16,7 @@ import time
 import warnings
 
 import numpy as np
-from _data import SIZES, Absent, draw
-from _records import Records, mean_and_error
+from _records import Records, choose_cases, fill, mean_and_error
 from _timing import print_table
 from threadpoolctl import threadpool_limits
 
@@ -92,25 +91,17 @@ def main():
     parser.add_argument("--table", action="store_true", help="measure nothing")
     parser.add_argument("--features", choices=list(FEATURES), default="all", help="which features the table is about")
     args = parser.parse_args()
-    names, values = tuple(args.data.split(",")), args.values.split(",")
-    wanted = args.sizes and {int(size) for size in args.sizes.split(",")}
-    cases = [(data, size) for data in DATA if data.startswith(names) for size in SIZES[data]]
-    cases = [(data, size) for data, size in cases if not wanted or size in wanted]
+    cases, values, records = choose_cases(args, DATA), args.values.split(","), Records("shrinkage")
     if args.network == "photographs":
         cases = [(data, size) for data, size in cases if data.startswith("fairface")]
-    records = Records("shrinkage")
-    for data, size in () if args.table else cases:
-        for number in range(args.draws):
-            keys = {value: f"{data}/{size}/{args.network}/{value}/{number}" for value in values}
-            missing = {value: key for value, key in keys.items() if args.again or key not in records}
-            try:
-                images = draw(data, size, number) if missing else None
-            except Absent as reason:
-                print(f"skipped: {reason}")
-                break
-            for value, key in missing.items():
-                records.add(key, measure(images, args.network, value))
-                print(key, records.rows[key], flush=True)
+
+    def keys_of(data, size, number):
+        return {value: f"{data}/{size}/{args.network}/{value}/{number}" for value in values}
+
+    def measured(data, images, value):
+        return measure(images, args.network, value)
+
+    fill(records, [] if args.table else cases, args.draws, keys_of, measured, args.again)
     table(records, cases, values, args.draws, args.network, args.features)
 
 
