@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead, Layer
+    from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead, Layer, OrientedEdges
     from higsfa.models import ModelFileError, load, save
 
 __version__ = "0.1.0"
@@ -23,6 +23,7 @@ __all__ = [
     "LabelHead",
     "Layer",
     "ModelFileError",
+    "OrientedEdges",
     "__version__",
     "load",
     "save",

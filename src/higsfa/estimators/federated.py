@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from higsfa.core.graph.labels import as_labels, find_classes, numeric, pick_label
+from higsfa.estimators.edges import make_front
 from higsfa.estimators.network import Network
 from higsfa.estimators.validation import (
     check_data,
@@ -145,7 +146,7 @@ class FederatedNetwork(Network):
             if len(progress.trained) == len(progress.plans):
                 shape = self._shape()
                 assert shape is not None
-                self._adopt(list(progress.trained), shape)
+                self._adopt(list(progress.trained), shape, None)
                 self.n_features_in_ = prod(shape)
         return self
 
@@ -157,6 +158,10 @@ class FederatedNetwork(Network):
         shape = self._shape() if self.input_shape is not None else None
         if shape is None:
             raise ValueError("input_shape: give it, so that all parties plan the same network")
+        if make_front(self.front, self.layers, shape) is not None:
+            raise ValueError(
+                "front: each party describes its pictures itself, by OrientedEdges, and passes the cells; set front=None"
+            )
         return [replace(plan, options=plan.options.settled()) for plan in self._planned(shape)]
 
     def _present(self, k: Any) -> Progress:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import prod
+from dataclasses import dataclass
+from math import prod, sqrt
 from numbers import Integral
 from typing import Any
 
@@ -18,6 +19,12 @@ from higsfa.estimators.validation import assign
 from higsfa.training.layer import LayerPlan
 
 BOTTOM = {1: (16, 8), 2: (6, 3), 3: (4, 2)}  # field and stride of the first layer of a pyramid, by dimensions
+CELLS = (4, 2)
+"""The same where there are many channels, as in the cells of a front end."""
+MOST_PCA, MOST_BOTTOM = 100, 60
+"""Principal components and features of a node of the first layer."""
+FEW = 4000
+"""Samples below which nodes under the top only preserve information."""
 
 
 class Layer(BaseEstimator):
@@ -133,49 +140,83 @@ def _sizes(value: Any, n_dimensions: int, what: str) -> tuple[int, ...]:
 
 
 def design_pyramid(
-    input_shape: Any, n_components: int = 60, *, n_dimensions: int | None = None, **options: Any
+    input_shape: Any,
+    n_components: int = 60,
+    *,
+    n_dimensions: int | None = None,
+    n_samples: int | None = None,
+    **options: Any,
 ) -> list[Layer]:
     """Layers that merge small overlapping fields, one dimension after the other, until one node is left.
 
-    The first layer reduces its pixels to principal components. Upper layers join three neighbours along the longest
-    dimension, one of them shared with the next field. The number of features grows up to `n_components` at the top.
-    Shrinkage is chosen by the network, on samples that are left out.
+    The first layer reduces its field to principal components. Upper layers join three neighbours along the longest
+    dimension, one of them shared with the next field. The number of features grows with the number of channels and
+    from layer to layer, up to `n_components` at the top. Shrinkage is chosen by the network, on samples that are left
+    out.
+
+    With fewer than 4,000 labelled samples (`n_samples`), nodes below the top only preserve information: slow features
+    of small fields would fit the samples at hand, and the nodes above would trust them.
     """
     shape = (input_shape,) if isinstance(input_shape, int) else tuple(int(size) for size in input_shape)
     if n_dimensions is None:
         n_dimensions = 2 if len(shape) == 3 and shape[2] <= 4 else len(shape)
     if not 1 <= n_dimensions <= 3 or len(shape) not in (n_dimensions, n_dimensions + 1):
         raise ValueError(f"input_shape {shape} must have 1 to 3 dimensions, and channels last if there are several")
-    grid, width = shape[:n_dimensions], shape[n_dimensions] if len(shape) > n_dimensions else 1
-    size, step = BOTTOM[n_dimensions]
+    grid, channels = shape[:n_dimensions], shape[n_dimensions] if len(shape) > n_dimensions else 1
+    style = _Style(channels, n_components, n_samples is not None and n_samples < FEW, options)
+    size, step = CELLS if channels > 4 and n_dimensions == 2 else BOTTOM[n_dimensions]
     field = tuple(min(size, length) for length in grid)
     stride = tuple(min(step, length) for length in grid)
-    layers = [_bottom(field, stride, width, n_components, options)]
-    grid, width = Fields(grid, field, stride, True).shape, layers[0].n_components
+    grid = Fields(grid, field, stride, True).shape
+    layers = [style.bottom(field, stride, max(grid) == 1)]
     while max(grid) > 1:
         axis = max(range(len(grid)), key=lambda d: (grid[d], -d))
         reach = min(3, grid[axis])
         field = tuple(reach if d == axis else 1 for d in range(len(grid)))
         stride = tuple(min(2, reach) if d == axis else 1 for d in range(len(grid)))
         grid = Fields(grid, field, stride, True).shape
-        out = min(reach * width, n_components if max(grid) == 1 else min(n_components, round(1.35 * width)))
-        layers.append(_upper(field, stride, width, out, len(layers), options))
-        width = out
+        layers.append(style.upper(field, stride, layers, max(grid) == 1))
     return layers
 
 
-def _bottom(field: Any, stride: Any, channels: int, n_components: int, options: Any) -> Layer:
-    n_raw = channels * prod(field)
-    pca = min(20 * channels, max(1, round(0.6 * n_raw))) if n_raw > 16 else None
-    inputs = n_raw if pca is None else pca
-    selected = f"[:{min(10, inputs)}]" if pca is not None else ""
-    expansion = f"identity | power0.8 | normalized_quadratic{selected}" if inputs > 1 else "identity | power0.8"
-    out = min(18 if n_raw > 16 else 12, n_components, max(1, inputs))
-    own = {"expansion": expansion, "pca": pca, "n_slow": min(3, out), "pad": True, "shrinkage": AUTO}
-    return Layer(field, stride, out, **{**own, **options})
+@dataclass(frozen=True)
+class _Style:
+    """How the layers of a pyramid are made: wider and with more nonlinear terms where there are many channels."""
 
+    channels: int
+    n_components: int  # of the top
+    few: bool  # so few samples that only the top learns slow features
+    options: dict[str, Any]
 
-def _upper(field: Any, stride: Any, width: int, out: int, number: int, options: Any) -> Layer:
-    expansion = "identity | power0.8" + (f" | normalized_quadratic[:{min(4, width)}]" if width > 1 else "")
-    own = {"expansion": expansion, "n_slow": min(4, out) if number == 1 else None, "pad": True, "shrinkage": AUTO}
-    return Layer(field, stride, out, **{**own, **options})
+    @property
+    def rich(self) -> bool:
+        return self.channels > 4
+
+    def bottom(self, field: Any, stride: Any, is_top: bool) -> Layer:
+        n_raw = self.channels * prod(field)
+        pca = min(20 * self.channels, MOST_PCA, max(1, round(0.6 * n_raw))) if n_raw > 16 else None
+        inputs = n_raw if pca is None else pca
+        width = min(MOST_BOTTOM, round(18 * sqrt(self.channels))) if n_raw > 16 else 12
+        selected = f"[:{min(10, inputs)}]" if pca is not None else ""
+        terms = f"power0.8 | normalized_quadratic{selected}" if inputs > 1 else "power0.8"
+        out = min(width, self.n_components if is_top or not self.rich else width, max(1, inputs))
+        return self.layer(field, stride, out, terms, is_top, n_slow=16 if self.rich else 3, pca=pca)
+
+    def upper(self, field: Any, stride: Any, layers: list[Layer], is_top: bool) -> Layer:
+        below = layers[-1].n_components
+        widest = max(self.n_components, round(2.2 * layers[0].n_components))
+        out = min(prod(field) * below, self.n_components if is_top else min(widest, round(1.35 * below)))
+        terms = "power0.8" + (f" | normalized_quadratic[:{min(4, below)}]" if below > 1 else "")
+        second = (24 if self.rich else 4) if len(layers) == 1 else None
+        return self.layer(field, stride, out, terms, is_top, n_slow=second)
+
+    def layer(self, field: Any, stride: Any, out: int, terms: str, is_top: bool, n_slow: Any, **own: Any) -> Layer:
+        own |= {"n_slow": None if n_slow is None else min(n_slow, out), "pad": True, "shrinkage": AUTO}
+        if self.few and not is_top:
+            own |= {"expansion": "identity", "n_slow": 0, "shrinkage": 0.0}
+        elif self.rich or self.few:
+            own["expansion"] = f"identity | relu{1000 if is_top else 500}"
+            own["n_slow"] = None if is_top else own["n_slow"]
+        else:
+            own["expansion"] = f"identity | {terms}"
+        return Layer(field, stride, out, **{**own, **self.options})

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK
 from higsfa.estimators.choice import find_halves
 from higsfa.estimators.display import by, html_table, layer_rows, text_table
+from higsfa.estimators.edges import OrientedEdges, make_front
 from higsfa.estimators.layer import Layer, design_pyramid
 from higsfa.estimators.validation import (
     BUILT,
@@ -87,6 +89,7 @@ class Network(Extractor):
 
     _parameter_constraints: dict[str, Any] = {
         "layers": [list, tuple, None],
+        "front": [StrOptions({"auto", "edges"}), OrientedEdges, None],
         "input_shape": [Interval(Integral, 1, None, closed="left"), tuple, list, None],
         "n_jobs": [Integral, None],
         "memory_limit": [Interval(Integral, 1, None, closed="left"), str, None],
@@ -98,8 +101,12 @@ class Network(Extractor):
 
     # ------------------------------------------------------------------ architecture
 
-    def _planned(self, input_shape: tuple[int, ...]) -> list[LayerPlan]:
-        layers = self._layers(input_shape)
+    def _planned(self, input_shape: tuple[int, ...], n_samples: int | None = None) -> list[LayerPlan]:
+        """The layers on pictures of this shape; a network that designs itself asks for the number of samples."""
+        front = make_front(self.front, self.layers, input_shape)
+        if front is not None:
+            input_shape = front.plan(input_shape).out_shape
+        layers = self._layers(input_shape, None if front is None else 2, n_samples)
         if not layers:
             raise ValueError("layers: a network needs at least one layer")
         n_dimensions = layers[0].n_dimensions
@@ -119,9 +126,12 @@ class Network(Extractor):
             grid, width = plan.fields.shape, plan.n_components
         return plans
 
-    def _layers(self, input_shape: tuple[int, ...]) -> list[Layer]:
+    def _layers(
+        self, input_shape: tuple[int, ...], n_dimensions: int | None, n_samples: int | None
+    ) -> list[Layer]:
         if self.layers is None:
-            return design_pyramid(input_shape)
+            known = n_samples if self._needs_labels and self._preserve else None
+            return design_pyramid(input_shape, n_dimensions=n_dimensions, n_samples=known)
         for number, layer in enumerate(self.layers, 1):
             if not isinstance(layer, Layer):
                 raise TypeError(f"layers: entry {number} must be a Layer, got {type(layer).__name__}")
@@ -157,7 +167,9 @@ class Network(Extractor):
         shape = tuple(input_shape) if input_shape is not None else self._shape()
         if shape is None:
             raise ValueError("input_shape: pass it, the network does not know it before it is fitted")
-        plans = self._planned(shape)
+        plans = self._planned(shape, n_samples)
+        if make_front(self.front, self.layers, shape) is not None:
+            dtype, shape = np.float32, (*plans[0].fields.grid, plans[0].width)
         dtype = np.dtype(dtype)
         work = Workload(
             tuple(plans),
@@ -178,8 +190,11 @@ class Network(Extractor):
         """Train on the graph that is given or that a recipe makes."""
         with unchanged_on_error(self), np.errstate(all="ignore"):
             source = check_data(self, X, reset=True, min_samples=2, allow_nd=True)
-            n, shape = len(source), self._input_shape_of(source.shape)
-            plans = self._planned(shape)
+            n, shape, pixels = len(source), self._input_shape_of(source.shape), source
+            plans = self._planned(shape, len(np.unique(source.sample_index)))
+            front = make_front(self.front, self.layers, shape)
+            if front is not None:
+                source = front.fit_source(source, shape).seen(source)
             is_built = isinstance(given, TrainingGraph)
             if is_built and (weights is not None or groups is not None):
                 raise ValueError(BUILT)
@@ -191,9 +206,9 @@ class Network(Extractor):
             held_out: Any = [None] * len(plans)
             if any(plan.options.is_open for plan in plans):
                 halves = None if is_built else find_halves(source, given, y, graph.sample_weight, groups)
-                plans, held_out = self._chosen(plans, halves, source, dtype)
+                plans, held_out = self._chosen(plans, halves, pixels, dtype)
             saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)
-            with explained(self, source), progress(self.verbose, plans) as on_layer:
+            with explained(self, pixels), progress(self.verbose, plans) as on_layer:
                 trained = train_network(
                     plans,
                     source.take,
@@ -207,7 +222,7 @@ class Network(Extractor):
                     spill=self.spill,
                     checkpoint=saved,
                 )
-            self._adopt(trained, shape)
+            self._adopt(trained, shape, front)
             self.held_out_ = held_out
         return self
 
@@ -226,8 +241,9 @@ class Network(Extractor):
                 on_layer=on_layer,
             )
 
-    def _adopt(self, trained: list[TrainedLayer], shape: tuple[int, ...]) -> None:
+    def _adopt(self, trained: list[TrainedLayer], shape: tuple[int, ...], front: OrientedEdges | None) -> None:
         self._trained = trained
+        self.front_ = front
         self._progress: Any = None  # of federated training
         self.layers_ = [FittedLayer(layer) for layer in trained]
         self.input_shape_ = shape
@@ -289,6 +305,8 @@ class Network(Extractor):
         source = check_data(self, X, reset=False, min_samples=0, allow_nd=True)
         if len(source.shape) > 1 and tuple(source.shape) != tuple(self.input_shape_):
             raise ValueError(f"samples have shape {source.shape}, but the network was trained for {self.input_shape_}")
+        if self.front_ is not None:
+            source = self.front_.seen(source)
         dtype = product_dtype(source.dtype)
         plans = [layer.plan for layer in self._trained]
         rows = min(1024, tile_size(plans, int(np.prod(source.shape)), dtype.itemsize))
@@ -320,16 +338,16 @@ class Network(Extractor):
         Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y")
         if Y.shape[1] != self.n_components_:
             raise ValueError(f"Y has {Y.shape[1]} features, but this network makes {self.n_components_}")
-        top = self._trained[-1].plan
-        out = np.empty((len(Y), *self.input_shape_), dtype=Y.dtype)
+        top, bottom = self._trained[-1].plan, self._trained[0].plan
+        out = np.empty((len(Y), prod(bottom.fields.grid) * bottom.width), dtype=Y.dtype)
         with threads(self._n_jobs()) as run:
             for lo in range(0, len(Y), 1024):
                 part = Y[lo : lo + 1024]
                 block = np.ascontiguousarray(part.T).reshape(top.fields.n_nodes, top.n_components, len(part))
                 for layer in reversed(self._trained):
                     block = layer.decode(block, run)
-                out[lo : lo + 1024] = block.reshape(-1, len(part)).T.reshape(len(part), *self.input_shape_)
-        return out
+                out[lo : lo + 1024] = block.reshape(-1, len(part)).T
+        return out.reshape(-1, *self.input_shape_) if self.front_ is None else self.front_.inverse_transform(out)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names such as ``higsfa_slow0``, then ``higsfa_rec0``; with several top nodes ``higsfa_node0_slow0``."""
@@ -382,7 +400,9 @@ class Network(Extractor):
     def _title(self) -> str:
         shape = self._shape()
         fitted = "fitted" if hasattr(self, "_trained") else "not fitted"
-        return f"{type(self).__name__} for input {by(shape) if shape else 'of any shape'}, {fitted}"
+        front = None if shape is None else make_front(self.front, self.layers, shape)
+        edges = "" if front is None else f", edges in {by(front.plan(shape).grid)} cells"
+        return f"{type(self).__name__} for input {by(shape) if shape else 'of any shape'}{edges}, {fitted}"
 
     def __str__(self) -> str:
         rows = self._rows()

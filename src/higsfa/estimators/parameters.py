@@ -16,6 +16,10 @@ graph : recipe or str, default="auto"
     How labels become similarities: a recipe of :mod:`higsfa.graphs` or one of "clustered", "serial", "mixed",
     "window", "sequence", "label", "code", "uniform". "auto" is clustered for discrete labels and serial for
     continuous ones.
+front : {"auto", "edges"}, OrientedEdges or None
+    What comes before the layers: "edges" describes pictures by the strength of edges in cells, see
+    :class:`higsfa.OrientedEdges`. "auto", the default for labelled networks: edges, if the network designs itself
+    (`layers` is None) and samples are pictures of at least 16 x 16 pixels with at most 4 channels.
 expansion : str, Expansion or callable, default="identity"
     Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
     :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.
@@ -128,6 +132,8 @@ held_out_ : list of HeldOut or None
     None where a number was given.
 input_shape_ : tuple of int
     Shape of a sample.
+front_ : OrientedEdges or None
+    What comes before the layers.
 
 {igsfa_paper}
 """

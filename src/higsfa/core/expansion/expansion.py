@@ -17,6 +17,7 @@ term                     rows
 ``quadratic``            x_i x_j, i <= j, jointly over all children
 ``polynomial<n>``        all monomials of degree 1 to n, jointly over all children, degree by degree
 ``normalized_quadratic`` x_i x_j / (1 + ||x||^2), i <= j, over the selected inputs of all children
+``relu<n>``              max(0, w'x) for n fixed, random-looking combinations w of +1 and -1, over all children
 ======================== ============================================================================
 
 Blocks are feature-major, (inputs, samples), so that every operation runs along contiguous rows.
@@ -43,6 +44,7 @@ from higsfa.core.expansion.terms import (
     Polynomial,
     Power,
     Quadratic,
+    Relu,
     Selection,
     SignedPower,
     Term,
@@ -51,7 +53,7 @@ from higsfa.core.native.library import COPY, NORMALIZE, Program
 
 __all__ = ["Expansion", "FunctionExpansion", "as_expansion", "parse_expansion"]
 
-KNOWN_TERMS = "identity, power<p>, signed_power<p>, quadratic, polynomial<n>, normalized_quadratic, max2"
+KNOWN_TERMS = "identity, power<p>, signed_power<p>, quadratic, polynomial<n>, normalized_quadratic, max2, relu<n>"
 
 _PLAIN: dict[str, type[Term]] = {
     "identity": Identity,
@@ -66,6 +68,7 @@ _NUMBERED: dict[str, tuple[Callable[[str, Selection | None], Term], re.Pattern[s
     "power": (lambda p, s: Power(float(p), selection=s), _REAL, "power0.8"),
     "signed_power": (lambda p, s: SignedPower(float(p), selection=s), _REAL, "signed_power0.8"),
     "polynomial": (lambda n, s: Polynomial(int(n), selection=s), _WHOLE, "polynomial3"),
+    "relu": (lambda n, s: Relu(int(n), selection=s), _WHOLE, "relu500"),
 }
 _SLICE = re.compile(r"\[\s*(?:([0-9]+)|([0-9]*)\s*:\s*([0-9]*))\s*\]\s*")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations_with_replacement, pairwise
 from math import comb, isfinite
 from operator import index
@@ -20,6 +21,7 @@ from higsfa.core.expansion.monomials import Array, monomial_gradient
 from higsfa.core.native.library import COPY, MAXIMUM, NORMALIZE, POWER, PRODUCT, SIGNED_POWER
 
 MAX_DEGREE = 8
+MAX_RELU = 16_384
 TILE_BYTES = 1 << 18  # a tile of input and one of output stay together in a second-level cache
 MAX_FACTORS = 8  # beyond this many multiplications a power is left to numpy
 
@@ -306,6 +308,37 @@ class Polynomial(Term):
 
 
 @dataclass(frozen=True)
+class Relu(Term):
+    """max(0, w'x) for n combinations w of +1 and -1, jointly over the selected inputs of all children.
+
+    The signs look random but are fixed, see `signs`. Without an offset the rows scale with the input, so no width has
+    to be chosen as for a Gaussian kernel, which n such rows stand in for.
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", index(self.n))
+        if not 1 <= self.n <= MAX_RELU:
+            raise ValueError(f"the number of rows must be an integer from 1 to {MAX_RELU}, got {self.n!r}")
+
+    @property
+    def label(self) -> str:
+        return f"relu{self.n}"
+
+    def n_rows(self, children: int, selected: int) -> int:
+        return self.n
+
+    def fill(self, S: Array, out: Array) -> None:
+        np.matmul(signs(self.n, S.shape[0] * S.shape[1], S.dtype), flat(S), out=out)
+        np.maximum(out, 0, out=out)
+
+    def pull_back(self, S: Array, G: Array, dS: Array) -> None:
+        W = signs(self.n, S.shape[0] * S.shape[1], S.dtype)
+        dS += (W.T @ (G * (W @ flat(S) > 0))).reshape(S.shape)
+
+
+@dataclass(frozen=True)
 class Function(Term):
     """A user's function of samples as rows, (n, I) -> (n, I')."""
 
@@ -359,6 +392,19 @@ class Function(Term):
 
 
 # --- rows ---
+
+
+@lru_cache(maxsize=8)
+def signs(n: int, n_inputs: int, dtype: np.dtype[Any]) -> Array:
+    """A matrix (n, n_inputs) of +-1 / sqrt(n_inputs): the highest bits of splitmix64, the same on every machine."""
+    x = np.arange(1, n * n_inputs + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    x ^= x >> np.uint64(31)
+    W = np.where(x >> np.uint64(63), 1, -1).reshape(n, n_inputs) / np.sqrt(n_inputs)
+    W = W.astype(dtype)
+    W.flags.writeable = False
+    return W
 
 
 def flat(S: Array) -> Array:
