@@ -395,7 +395,8 @@ class Network(Extractor):
             return None
         is_fitted = hasattr(self, "_trained")
         plans = [layer.plan for layer in self._trained] if is_fitted else self._planned(shape)
-        return layer_rows(plans, self.layers_ if is_fitted else None)
+        front = make_front(self.front, self.layers, shape)
+        return layer_rows(plans, self.layers_ if is_fitted else None, 1 if front is None else front.plan(shape).cell)
 
     def _title(self) -> str:
         shape = self._shape()

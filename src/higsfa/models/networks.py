@@ -7,10 +7,14 @@ from math import prod
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from higsfa.core.edges import Edges, EdgesInverse
+from higsfa.core.expansion.terms import Relu
 from higsfa.core.fields import Fields
 from higsfa.core.node.solve import AUTO, NodeOptions
+from higsfa.estimators import OrientedEdges
 from higsfa.io.container import Arrays, Record, Some, Tensors, refuse
 from higsfa.io.nodes import MAX_VALUES, NodeShape, StoredNodes, pack_nodes, unpack_nodes
 from higsfa.models.parameters import Size, expansion_text, pack_common, plain, read_expansion, unpack_common
@@ -108,11 +112,19 @@ class LayerRecord(Record):
     options: OptionsRecord
 
 
+class FrontRecord(Record):
+    cell: Size
+    directions: Annotated[int, Field(ge=1, le=64)]
+    black: float
+    white: float
+
+
 class NetworkRecord(Record):
     params: Any
     feature_names_in: bool
     input_shape: Annotated[list[Size], Field(min_length=1, max_length=4)]
     trained: Some[LayerRecord]
+    front: FrontRecord | None = None  # files before 0.2 have none
 
 
 class Effort:
@@ -138,6 +150,7 @@ class Effort:
         n_fields, call = plan.fields.n_nodes, CALL_WORK
         if nodes.expand:
             call += CALL_WORK * len(plan.expansion.terms) + ROW_WORK * nodes.n_expanded
+            call += sum(term.n for term in plan.expansion.terms if isinstance(term, Relu)) * plan.n_inputs
         self._work -= call * n_fields + nodes.n_stored * (n_fields if plan.shared else 1)
         if self._work < 0:
             refuse("its layers take too much work for an input and a file of this size")
@@ -155,8 +168,28 @@ def pack_network(network: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
     return {
         **pack_common(network, arrays, prefix),
         "input_shape": [int(size) for size in network.input_shape_],
+        "front": None if network.front_ is None else _pack_front(network.front_, arrays, prefix),
         "trained": [_pack_layer(layer, arrays, f"{prefix}layers.{k}.") for k, layer in enumerate(network._trained)],
     }
+
+
+def _pack_front(front: OrientedEdges, arrays: Arrays, prefix: str) -> dict[str, Any]:
+    arrays[f"{prefix}front.inverse"] = front._inverse.weights
+    return {name: getattr(front.edges_, name) for name in FrontRecord.model_fields}
+
+
+def _unpack_front(
+    record: FrontRecord, params: Any, shape: tuple[int, ...], tensors: Tensors, prefix: str
+) -> OrientedEdges:
+    if len(shape) not in (2, 3) or record.cell > min(shape[:2]) or not record.white > record.black:
+        refuse("front: it must be for pictures of at least one cell, with black below white")
+    front = OrientedEdges() if params is None or isinstance(params, str) else clone(params)
+    front.edges_ = Edges(shape, record.cell, record.directions, record.black, record.white)
+    n_cell = 9 * front.edges_.out_shape[2] + 1, front.edges_.channels * record.cell**2
+    front._inverse = EdgesInverse(tensors.take(f"{prefix}front.inverse", "F64", n_cell))
+    front.n_features_in_ = prod(shape)
+    tensors.spend(16 * sum(shape[:2]) * max(front.edges_.grid))  # weights of pixels in cells
+    return front
 
 
 def _pack_layer(layer: TrainedLayer, arrays: Arrays, prefix: str) -> dict[str, Any]:
@@ -178,12 +211,15 @@ def _pack_layer(layer: TrainedLayer, arrays: Arrays, prefix: str) -> dict[str, A
 
 
 def unpack_network(cls: type, record: NetworkRecord, tensors: Tensors, prefix: str) -> Any:
-    shape, n_axes = tuple(record.input_shape), len(record.trained[0].field)
-    if prod(shape) > MAX_VALUES:
+    pixels, n_axes = tuple(record.input_shape), len(record.trained[0].field)
+    if prod(pixels) > MAX_VALUES:
         refuse(f"input_shape must have at most {MAX_VALUES:,} values in all")
+    network, front, shape = unpack_common(cls, record, prod(pixels), tensors, prefix), None, pixels
+    if record.front is not None:
+        front = _unpack_front(record.front, network.front, pixels, tensors, prefix)
+        shape = front.edges_.out_shape
     if len(shape) not in (n_axes, n_axes + 1):
         refuse(f"input_shape has {len(shape)} dimensions, a field has {n_axes}")
-    network = unpack_common(cls, record, prod(shape), tensors, prefix)
     if network.n_jobs is not None and (network.n_jobs == 0 or network.n_jobs > MAX_JOBS):
         refuse(f"n_jobs must be from 1 to {MAX_JOBS:,}, or negative")
     grid, width = shape[:n_axes], prod(shape[n_axes:])
@@ -193,7 +229,7 @@ def unpack_network(cls: type, record: NetworkRecord, tensors: Tensors, prefix: s
     for k, layer in enumerate(record.trained):
         trained.append(_unpack_layer(layer, tensors, f"{prefix}layers.{k}.", grid, width, effort))
         grid, width = trained[-1].plan.fields.shape, trained[-1].plan.n_components
-    network._adopt(trained, shape)
+    network._adopt(trained, pixels, front)
     return network
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache, partial
+from inspect import signature
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -15,7 +16,7 @@ from sklearn.base import BaseEstimator
 
 from higsfa import graphs
 from higsfa.core.expansion.expansion import Expansion, as_expansion, parse_expansion
-from higsfa.estimators import Layer
+from higsfa.estimators import Layer, OrientedEdges
 from higsfa.io.container import MAX_LIST, Arrays, Few, Record, Tensors, Text, refuse, refusing, short
 from higsfa.io.nodes import MAX_VALUES
 
@@ -26,6 +27,7 @@ RECIPES: dict[str, Any] = {
     for recipe in (*_LABELLED, *_LOW_RANK, graphs.SequenceGraph, graphs.EdgeGraph, graphs.GraphSum)
 }
 LEFT_OUT = ("regressor",)  # parameters that are not saved
+LATER = ("front",)  # parameters that files of protocol 1 may lack
 MAX_DEPTH = 8  # of sums of recipes within sums
 MAX_EXPANSION, MAX_TERM = 4096, 128  # characters
 MAX_PATH = 4096  # characters of any other text, such as a path
@@ -57,6 +59,7 @@ SPECIAL: dict[str, Any] = {
     "graph": Any,
     "graphs": Few[Any],
     "layers": Few[Any] | None,
+    "front": Any,
     "center": bool,
     "candidates": Annotated[list[int], Field(max_length=MAX_CANDIDATES, fail_fast=True)] | None,
 }
@@ -84,9 +87,13 @@ TRUTH = ("mirrored", "self_loops", "integer")
 
 @cache
 def _record(cls: type) -> type[Record]:
-    """The parameters of a class; those without a type above are plain values."""
+    """The parameters of a class; those without a type above are plain values.
+
+    What came after protocol 1 was frozen may be missing in a file, and has its default then.
+    """
     names = [name for name in cls._get_param_names() if name not in LEFT_OUT]  # type: ignore[attr-defined]
-    types: dict[str, Any] = {name: ((SPECIAL | TYPES).get(name, Plain), ...) for name in names}
+    defaults = {name: signature(cls).parameters[name].default if name in LATER else ... for name in names}
+    types: dict[str, Any] = {name: ((SPECIAL | TYPES).get(name, Plain), defaults[name]) for name in names}
     return create_model(cls.__name__, __base__=Record, **types)
 
 
@@ -106,6 +113,8 @@ def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[s
             packed[name] = value if isinstance(value, str) else _pack_recipe(value, arrays, f"{prefix}graph.")
         elif name == "layers":
             packed[name] = None if value is None else [pack_params(layer, arrays, prefix) for layer in value]
+        elif name == "front":
+            packed[name] = pack_params(value, arrays, prefix) if isinstance(value, OrientedEdges) else value
         elif name == "center":
             packed[name] = _pack_array(value, arrays, f"{prefix}params.center")
         elif name == "candidates":
@@ -127,6 +136,8 @@ def unpack_params(cls: type, record: Any, tensors: Tensors, prefix: str) -> Any:
         params["graph"] = _unpack_graph(params["graph"], tensors, f"{prefix}graph.")
     if params.get("layers") is not None:
         params["layers"] = [unpack_params(Layer, layer, tensors, prefix) for layer in params["layers"]]
+    if isinstance(params.get("front"), dict):
+        params["front"] = unpack_params(OrientedEdges, params["front"], tensors, prefix)
     if "center" in params:
         params["center"] = _unpack_array(params["center"], tensors, f"{prefix}params.center")
     made = cls(**params)
