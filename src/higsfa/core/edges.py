@@ -53,10 +53,10 @@ class Edges:
     def out_shape(self) -> tuple[int, int, int]:
         return *self.grid, self.directions + self.channels
 
-    def padded(self, images: NDArray[Any]) -> Array:
+    def padded(self, images: NDArray[Any], dtype: Any = np.float32) -> Array:
         """Pictures (n, ...) with values from 0 to 1, as (n, channels, height, width) that divides into cells."""
         x = np.asarray(images).reshape(len(images), *self.shape[:2], self.channels)
-        x = (np.moveaxis(x, 3, 1).astype(np.float32) - np.float32(self.black)) / np.float32(self.white - self.black)
+        x = (np.moveaxis(x, 3, 1).astype(dtype) - dtype(self.black)) / dtype(self.white - self.black)
         return np.pad(x, ((0, 0), (0, 0), *self._margins), mode="edge")
 
     def cropped(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -66,12 +66,64 @@ class Edges:
         x = np.moveaxis(x, 1, 3) * (self.white - self.black) + self.black
         return np.ascontiguousarray(x).reshape(len(x), *self.shape)
 
-    def __call__(self, images: NDArray[Any]) -> Array:
+    def __call__(self, images: NDArray[Any], dtype: Any = np.float32) -> Array:
         """Cells (n, rows, columns, directions + channels) of pictures (n, ...)."""
-        out = np.empty((len(images), *self.out_shape), np.float32)
+        out = np.empty((len(images), *self.out_shape), dtype)
         for lo in range(0, len(images), BATCH):
-            out[lo : lo + BATCH] = self._describe(self.padded(images[lo : lo + BATCH]))
+            out[lo : lo + BATCH] = self._describe(self.padded(images[lo : lo + BATCH], dtype))
         return out
+
+    def pull_back(self, images: NDArray[Any], G: NDArray[Any]) -> NDArray[Any]:
+        """Vector-Jacobian product: dL/dx (n, *shape) from dL/d(cells), in float64.
+
+        Where there is no edge at all, the root has no slope, and 0 is returned for it.
+        """
+        x = self.padded(images, np.float64)
+        G = np.asarray(G, np.float64).reshape(len(x), *self.out_shape)
+        dx = self._pull_back_means(x, MEANS * np.moveaxis(G[..., self.directions :], 3, 1))
+        dx += self._pull_back_edges(x, G[..., : self.directions])
+        (top, bottom), (left, right) = self._margins
+        dx[:, :, top] += dx[:, :, :top].sum(axis=2)  # what continues a picture is a copy of its border
+        dx[:, :, dx.shape[2] - bottom - 1] += dx[:, :, dx.shape[2] - bottom :].sum(axis=2)
+        dx[..., left] += dx[..., :left].sum(axis=3)
+        dx[..., dx.shape[3] - right - 1] += dx[..., dx.shape[3] - right :].sum(axis=3)
+        dx = dx[:, :, top : top + self.shape[0], left : left + self.shape[1]] / (self.white - self.black)
+        return np.ascontiguousarray(np.moveaxis(dx, 1, 3)).reshape(len(x), *self.shape)
+
+    def _pull_back_means(self, x: NDArray[Any], G: NDArray[Any]) -> NDArray[Any]:
+        down, right = self._pools
+        means = down @ x @ right
+        grey = means.mean(axis=1, keepdims=True)
+        deviation = grey - grey.mean(axis=(2, 3), keepdims=True)
+        spread = grey.std(axis=(2, 3), keepdims=True)
+        contrast = spread + LEAST_CONTRAST
+        shown = np.concatenate([deviation, means[:, :-1] - grey], axis=1)
+        slope = -(G * shown).sum(axis=(1, 2, 3), keepdims=True) / contrast**2
+        G = G / contrast
+        d_grey = G[:, :1] - G[:, :1].mean(axis=(2, 3), keepdims=True) - G[:, 1:].sum(axis=1, keepdims=True)
+        d_grey += slope * deviation / (np.maximum(spread, 1e-12) * deviation[0].size)
+        d_means = np.repeat(d_grey / self.channels, self.channels, axis=1)
+        d_means[:, :-1] += G[:, 1:]
+        return np.asarray(down.T @ d_means @ right.T)
+
+    def _pull_back_edges(self, x: NDArray[Any], G: NDArray[Any]) -> NDArray[Any]:
+        down, right = self._pools
+        gx, gy, strength = _gradients(x)
+        shares = [np.maximum(gx * cos + gy * sin, 0) for cos, sin in self._angles]
+        edges = np.stack([down @ (share ** (2**SHARPNESS) * strength) @ right for share in shares], axis=-1)
+        energy = np.sqrt(np.sum(edges**2, axis=-1, keepdims=True))
+        local = _around(energy) + LEAST_EDGES
+        root = np.sqrt(edges / local)
+        d_local = -(G * root).sum(axis=-1, keepdims=True) / (2 * local)
+        d_edges = np.divide(G, 2 * root * local, out=np.zeros_like(G), where=root > 1e-6)
+        d_edges += _around_back(d_local) * np.divide(edges, energy, out=np.zeros_like(edges), where=energy > 0)
+        dgx, dgy = np.zeros_like(gx), np.zeros_like(gy)
+        power = 2**SHARPNESS
+        for d, (share, (cos, sin)) in enumerate(zip(shares, self._angles, strict=True)):
+            pixels = down.T @ d_edges[..., d] @ right.T * share ** (power - 1)
+            dgx += pixels * (power * cos - (power - 1) * share * gx)
+            dgy += pixels * (power * sin - (power - 1) * share * gy)
+        return _gradients_back(x, dgx, dgy)
 
     @property
     def _margins(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -158,9 +210,7 @@ def _neighbours(cells: NDArray[Any]) -> NDArray[Any]:
 
 def _gradients(x: Array) -> tuple[Array, Array, Array]:
     """Directions of unit length and strengths of the gradients of pictures (n, channels, height, width)."""
-    gy, gx = np.zeros_like(x), np.zeros_like(x)
-    gy[:, :, 1:-1], gx[..., 1:-1] = (x[:, :, 2:] - x[:, :, :-2]) / 2, (x[..., 2:] - x[..., :-2]) / 2
-    strength = np.sqrt(gx**2 + gy**2)
+    gx, gy, strength = _differences(x)
     if x.shape[1] > 1:
         best = strength.argmax(axis=1)[:, None]
         gx, gy, strength = (np.take_along_axis(part, best, axis=1) for part in (gx, gy, strength))
@@ -168,11 +218,45 @@ def _gradients(x: Array) -> tuple[Array, Array, Array]:
     return gx / strength, gy / strength, strength
 
 
+def _differences(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Central differences to the right and down, and their length, of all channels."""
+    gy, gx = np.zeros_like(x), np.zeros_like(x)
+    gy[:, :, 1:-1], gx[..., 1:-1] = (x[:, :, 2:] - x[:, :, :-2]) / 2, (x[..., 2:] - x[..., :-2]) / 2
+    return gx, gy, np.sqrt(gx**2 + gy**2)
+
+
+def _gradients_back(x: NDArray[Any], dgx: NDArray[Any], dgy: NDArray[Any]) -> NDArray[Any]:
+    """dL/dx of central differences, which go to the strongest channel of each pixel."""
+    best = _differences(x)[2].argmax(axis=1)[:, None]
+    dx, along, across = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    np.put_along_axis(along, best, dgx[:, None] / 2, axis=1)
+    np.put_along_axis(across, best, dgy[:, None] / 2, axis=1)
+    dx[..., 2:] += along[..., 1:-1]
+    dx[..., :-2] -= along[..., 1:-1]
+    dx[:, :, 2:] += across[:, :, 1:-1]
+    dx[:, :, :-2] -= across[:, :, 1:-1]
+    return dx
+
+
 def _around(cells: Array) -> Array:
     """Means over 3 x 3 cells of (n, rows, columns, 1), which are continued at the borders."""
     h, w = cells.shape[1:3]
     wide = np.pad(cells, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
     return sum(wide[:, i : i + h, j : j + w] for i in range(3) for j in range(3)) / np.float32(9)
+
+
+def _around_back(G: NDArray[Any]) -> NDArray[Any]:
+    """The transpose of `_around`."""
+    h, w = G.shape[1:3]
+    wide = np.zeros((len(G), h + 2, w + 2, 1), G.dtype)
+    for i in range(3):
+        for j in range(3):
+            wide[:, i : i + h, j : j + w] += G / 9
+    wide[:, 1] += wide[:, 0]
+    wide[:, h] += wide[:, h + 1]
+    wide[:, :, 1] += wide[:, :, 0]
+    wide[:, :, w] += wide[:, :, w + 1]
+    return wide[:, 1 : h + 1, 1 : w + 1]
 
 
 def _triangles(size: int, cell: int) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from higsfa.core.edges import Edges
 from higsfa.core.fields import Fields
 from higsfa.core.node.stack import NodeStack, Trace
 from higsfa.estimators.network import Network
@@ -50,9 +51,11 @@ class Differentiable:
 
     def __init__(self, model: Any) -> None:
         self.input_shape: tuple[int, ...]
+        self._edges: Edges | None = None
         if isinstance(model, Network):
             check_is_fitted(model, "_trained")
             self.input_shape = tuple(model.input_shape_)
+            self._edges = None if model.front_ is None else model.front_.edges_
             self._stages = [
                 _Stage(NodeStack.of(layer.nodes, layer.plan.n_components), layer.plan.fields, layer.plan.width)
                 for layer in model._trained
@@ -85,11 +88,13 @@ class Differentiable:
         with np.errstate(all="ignore"):
             for stage, trace in zip(reversed(self._stages), reversed(traces), strict=True):
                 block = stage.backward(trace, block)
-        return Y, block.reshape(self.n_inputs, len(G)).T
+        seen = block.reshape(-1, len(G)).T
+        return Y, seen if self._edges is None else self._edges.pull_back(X, seen).reshape(len(G), -1)
 
     def _forward(self, X: Array) -> tuple[Array, list[Trace]]:
         width, traces = self._stages[0].width, []
-        block = np.ascontiguousarray(np.asarray(X, np.float64).T).reshape(self.n_inputs // width, width, len(X))
+        seen = np.asarray(X, np.float64) if self._edges is None else self._edges(X, np.float64).reshape(len(X), -1)
+        block = np.ascontiguousarray(seen.T).reshape(-1, width, len(X))
         with np.errstate(all="ignore"):
             for stage in self._stages:
                 block, trace = stage.forward(block)
