@@ -119,10 +119,11 @@ class Edges:
         d_edges += _around_back(d_local) * np.divide(edges, energy, out=np.zeros_like(edges), where=energy > 0)
         dgx, dgy = np.zeros_like(gx), np.zeros_like(gy)
         power = 2**SHARPNESS
+        exact = strength / np.maximum(strength - np.float32(LEAST_STRENGTH), 1e-12)  # makes directions of length 1
         for d, (share, (cos, sin)) in enumerate(zip(shares, self._angles, strict=True)):
             pixels = down.T @ d_edges[..., d] @ right.T * share ** (power - 1)
-            dgx += pixels * (power * cos - (power - 1) * share * gx)
-            dgy += pixels * (power * sin - (power - 1) * share * gy)
+            dgx += pixels * (power * cos - (power - 1) * share * gx * exact)
+            dgy += pixels * (power * sin - (power - 1) * share * gy * exact)
         return _gradients_back(x, dgx, dgy)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import prod
 from numbers import Integral
 from typing import Any
 
@@ -21,7 +21,7 @@ from higsfa.training.layer import LayerPlan
 BOTTOM = {1: (16, 8), 2: (6, 3), 3: (4, 2)}  # field and stride of the first layer of a pyramid, by dimensions
 CELLS = (4, 2)
 """The same where there are many channels, as in the cells of a front end."""
-MOST_PCA, MOST_BOTTOM = 100, 60
+MOST_PCA, MOST_BOTTOM = 100, 90
 """Principal components and features of a node of the first layer."""
 FEW = 4000
 """Samples below which nodes under the top only preserve information."""
@@ -196,7 +196,7 @@ class _Style:
         n_raw = self.channels * prod(field)
         pca = min(20 * self.channels, MOST_PCA, max(1, round(0.6 * n_raw))) if n_raw > 16 else None
         inputs = n_raw if pca is None else pca
-        width = min(MOST_BOTTOM, round(18 * sqrt(self.channels))) if n_raw > 16 else 12
+        width = min(MOST_BOTTOM, max(18, 7 * self.channels)) if n_raw > 16 else 12
         selected = f"[:{min(10, inputs)}]" if pca is not None else ""
         terms = f"power0.8 | normalized_quadratic{selected}" if inputs > 1 else "power0.8"
         out = min(width, self.n_components if is_top or not self.rich else width, max(1, inputs))
@@ -216,7 +216,7 @@ class _Style:
             own |= {"expansion": "identity", "n_slow": 0, "shrinkage": 0.0}
         elif self.rich or self.few:
             own["expansion"] = f"identity | relu{1000 if is_top else 500}"
-            own["n_slow"] = None if is_top else own["n_slow"]
+            own |= {"n_slow": None if is_top else own["n_slow"], "delta_threshold": 1.9}
         else:
             own["expansion"] = f"identity | {terms}"
         return Layer(field, stride, out, **{**own, **self.options})
