@@ -13,7 +13,7 @@ from higsfa.core.sums.plan import make_plan
 from higsfa.estimators.choice import copies_together, divide, gather_folds
 from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined, samples_of
-from higsfa.estimators.validation import BUILT, assign, check_data, unchanged_on_error
+from higsfa.estimators.validation import BUILT, LABEL_KINDS, assign, check_data, unchanged_on_error
 from higsfa.graphs import (
     ClusteredGraph,
     GraphRecipe,
@@ -35,13 +35,18 @@ class LabelledEstimator(StreamEstimator):
     """`fit` and `partial_fit` with labels."""
 
     _needs_labels = True
-    _parameter_constraints = {**StreamEstimator._parameter_constraints, "graph": [str, GraphRecipe]}
+    _parameter_constraints = {
+        **StreamEstimator._parameter_constraints,
+        "graph": [str, GraphRecipe],
+        "label_kinds": LABEL_KINDS,
+    }
 
     def __init__(
         self,
         n_components: int | None = None,
         *,
         graph: Any = "auto",
+        label_kinds: Any = None,
         expansion: Any = "identity",
         shrinkage: Any = 0.0,
         clip_range: bool = True,
@@ -61,7 +66,7 @@ class LabelledEstimator(StreamEstimator):
             X = check_data(self, X, reset=True, min_samples=2)
             n, y = len(X), as_labels(y)
             if not isinstance(graph, TrainingGraph):
-                recipe = as_recipe(self.graph if graph is None else graph)
+                recipe = as_recipe(self.graph if graph is None else graph, self.label_kinds)
                 self._cross_validate(X, y, recipe, check_weights(sample_weight, n), groups)
             elif sample_weight is not None or groups is not None:
                 raise ValueError(BUILT)
@@ -220,6 +225,7 @@ class IGSFA(LabelledEstimator):
         n_components: int | None = None,
         *,
         graph: Any = "auto",
+        label_kinds: Any = None,
         expansion: Any = "identity",
         delta_threshold: float = 1.96,
         n_slow: Any = None,

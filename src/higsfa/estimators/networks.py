@@ -13,19 +13,24 @@ from higsfa.core.graph.labels import as_labels
 from higsfa.estimators.federated import FederatedNetwork
 from higsfa.estimators.network import Network
 from higsfa.estimators.parameters import LABELS, NETWORK, NO_LABELS, documented, fit_documented
-from higsfa.estimators.validation import assign
+from higsfa.estimators.validation import LABEL_KINDS, assign
 from higsfa.graphs import GraphRecipe, SequenceGraph, as_recipe
 
 
 class _LabelledNetwork(FederatedNetwork):
     _needs_labels = True
-    _parameter_constraints = {**Network._parameter_constraints, "graph": [str, GraphRecipe]}
+    _parameter_constraints = {
+        **Network._parameter_constraints,
+        "graph": [str, GraphRecipe],
+        "label_kinds": LABEL_KINDS,
+    }
 
     def __init__(
         self,
         layers: Any = None,
         *,
         graph: Any = "auto",
+        label_kinds: Any = None,
         input_shape: Any = None,
         n_jobs: int | None = None,
         memory_limit: Any = None,
@@ -53,7 +58,7 @@ class _LabelledNetwork(FederatedNetwork):
         {parameters}
         """
         given = self.graph if graph is None else graph
-        recipe = given if isinstance(given, TrainingGraph) else as_recipe(given)
+        recipe = given if isinstance(given, TrainingGraph) else as_recipe(given, self.label_kinds)
         return self._fit(X, as_labels(y), recipe, sample_weight, groups, checkpoint)
 
 

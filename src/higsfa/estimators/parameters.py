@@ -14,8 +14,12 @@ layers : list of Layer, optional
     The layers, bottom up; by default a pyramid for the shape of the input (see :func:`higsfa.presets.pyramid`).
 graph : recipe or str, default="auto"
     How labels become similarities: a recipe of :mod:`higsfa.graphs` or one of "clustered", "serial", "mixed",
-    "window", "sequence", "label", "code", "uniform". "auto" is clustered for discrete labels and serial for
-    continuous ones.
+    "window", "sequence", "label", "code", "uniform". "auto" is clustered for labels that name classes and serial
+    for numbers.
+label_kinds : dict from labels to "categorical" or "numeric", or one of these for a single label, optional
+    What labels are, where the guess of ``graph="auto"`` is wrong or unsure: text, booleans and a pandas Categorical are
+    classes; so are at most 20 different whole numbers that repeat, and codes 0, 1, 2, ... without a gap that repeat.
+    Labels are named as in y: columns, keys, or numbers of columns. Other graphs say it themselves.
 expansion : str, Expansion or callable, default="identity"
     Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
     :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.

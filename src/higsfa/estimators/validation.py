@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from higsfa.core.expansion.expansion import Expansion
+from higsfa.core.graph.kinds import KINDS
 from higsfa.core.sums.accumulate import PILOT
 from higsfa.graphs import SequenceGraph, as_recipe
 from higsfa.training.sources import Array, MappedFile, Source, as_source, is_chunked
 
 BUILT = "graph: a graph that is built has its sample_weight and groups already; pass them to recipe.build, not to fit"
+LABEL_KINDS: list[Any] = [dict, StrOptions(set(KINDS)), None]
+"""What the parameter `label_kinds` may be."""
 LAZY_PILOT = 64
 """Samples that are looked at beforehand where reading them takes work."""
 
@@ -51,7 +55,7 @@ class Extractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             From 0 to the number of features; more is better.
         """
         Y = np.asarray(self.transform(X))
-        recipe = as_recipe(self.graph) if hasattr(self, "graph") else SequenceGraph(self.lag)
+        recipe = as_recipe(self.graph, self.label_kinds) if hasattr(self, "graph") else SequenceGraph(self.lag)
         graph = recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(Y))
         return float(graph.slowness(Y))
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa import sources
-from higsfa.core.graph.labels import encode_classes, is_discrete, missing, numeric
+from higsfa.core.graph.kinds import CATEGORICAL, NUMERIC, kind_of
+from higsfa.core.graph.labels import encode_classes, missing, numeric
 from higsfa.evaluation import protocols
 from higsfa.evaluation.schema import LARGEST
 from higsfa.experiments.config import Config, DataTable, FileData, LabelTable
@@ -35,9 +36,12 @@ class Label:
     is_numeric: bool
     unit: str | None
 
+    @property
+    def kind(self) -> str:
+        return NUMERIC if self.is_numeric else CATEGORICAL
+
     def record(self, classes: list[str] | None) -> dict[str, Any]:
-        kind = "numeric" if self.is_numeric else "categorical"
-        return {"name": self.name, "kind": kind, "unit": self.unit, "classes": classes}
+        return {"name": self.name, "kind": self.kind, "unit": self.unit, "classes": classes}
 
 
 def read_labels(config: Config, data: Samples) -> tuple[list[Label], dict[str, NDArray[Any]]]:
@@ -68,7 +72,7 @@ def _label(name: str, table: LabelTable, values: NDArray[Any]) -> Label:
     if table.names is not None and table.kind == "numeric":
         raise ExperimentError(f"[labels.{name}]: names are for categorical labels; leave them out or change kind")
     is_open = table.kind == "auto" and table.names is None
-    is_numeric = table.kind == "numeric" or (is_open and not is_discrete(values))
+    is_numeric = table.kind == "numeric" or (is_open and not kind_of(values).is_class)
     usual = "years" if is_numeric and name == "age" else None
     return Label(name, is_numeric, usual if table.unit is None else table.unit)
 

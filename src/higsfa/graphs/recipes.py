@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator
 
 from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
-from higsfa.core.graph.labels import as_labels, encode_classes, holds_classes, label_names, numeric, pick_label
+from higsfa.core.graph.kinds import holds_classes, read_kinds
+from higsfa.core.graph.labels import as_labels, encode_classes, label_names, numeric, pick_label
 from higsfa.training.statistics import Origin
 
 
@@ -53,6 +54,10 @@ class GraphRecipe(BaseEstimator):
 
     def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
         """The recipe with what it takes from all labels and sample weights filled in."""
+        return self
+
+    def told(self, label_kinds: Any) -> GraphRecipe:
+        """The recipe, told what labels are; only AutoGraph wants to know."""
         return self
 
     def origin(self, y: Any) -> Origin:
@@ -124,6 +129,9 @@ class GraphSum(GraphRecipe):
 
     def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
         return GraphSum([graph.settled(y, w) for graph in self.graphs], self.weights)
+
+    def told(self, label_kinds: Any) -> GraphRecipe:
+        return GraphSum([graph.told(label_kinds) for graph in self.graphs], self.weights)
 
     def makes(self, origin: Origin) -> bool:
         graphs, weights = _terms(self)
@@ -316,8 +324,19 @@ class EdgeGraph(GraphRecipe):
 class AutoGraph(GraphRecipe):
     """Clustered for each label that names classes, else serial.
 
-    Classes are strings, booleans, up to 20 distinct integers, and whatever is a pandas Categorical.
+    :mod:`higsfa.core.graph.kinds` has the rule.
+
+    Parameters
+    ----------
+    label_kinds : dict from labels to "categorical" or "numeric", or one of these for a single label, optional
+        What labels are, where the rule is wrong.
     """
+
+    def __init__(self, label_kinds: Any = None) -> None:
+        self.label_kinds = label_kinds
+
+    def told(self, label_kinds: Any) -> GraphRecipe:
+        return AutoGraph(label_kinds) if self.label_kinds is None else self
 
     def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
         names = label_names(y)
@@ -327,9 +346,10 @@ class AutoGraph(GraphRecipe):
                 "pass labels, or a graph such as SequenceGraph() for time series"
             )
         recipes: list[GraphRecipe] = []
+        kinds = read_kinds(self.label_kinds, names)
         for name in names:
             pick_label(y, name, len(w))
-            recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0) else SerialGraph(name))
+            recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0, kinds) else SerialGraph(name))
         return recipes[0] if len(recipes) == 1 else GraphSum(recipes)
 
     def makes(self, origin: Origin) -> bool:
@@ -350,12 +370,12 @@ SHORTHANDS: dict[str, type[GraphRecipe]] = {
 }
 
 
-def as_recipe(graph: Any) -> GraphRecipe:
-    """A recipe from a recipe or a shorthand such as "serial"."""
-    if isinstance(graph, GraphRecipe):
-        return graph
+def as_recipe(graph: Any, label_kinds: Any = None) -> GraphRecipe:
+    """A recipe from a recipe or a shorthand such as "serial", told what labels are."""
     if isinstance(graph, str) and graph in SHORTHANDS:
-        return SHORTHANDS[graph]()
+        graph = SHORTHANDS[graph]()
+    if isinstance(graph, GraphRecipe):
+        return graph if label_kinds is None else graph.told(label_kinds)
     if isinstance(graph, str):
         raise ValueError(f"graph={graph!r} is unknown; use one of {sorted(SHORTHANDS)} or a recipe of higsfa.graphs")
     raise TypeError(f"graph must be a recipe of higsfa.graphs or a string, got {type(graph).__name__}")

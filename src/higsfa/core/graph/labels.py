@@ -44,7 +44,7 @@ def label_names(y: Any) -> list[Any]:
 
 def pick_label(y: Any, name: Any, n_samples: int | None = None) -> NDArray[Any]:
     """One label as a 1-D array, of `n_samples` values if given; with name None the only label there is."""
-    column = y if name is None and isinstance(y, np.ndarray) and y.ndim == 1 else _column(y, name)
+    column = y if name is None and isinstance(y, np.ndarray) and y.ndim == 1 else raw_label(y, name)
     dtype = getattr(column, "dtype", None)
     extension = dtype is not None and not isinstance(dtype, np.dtype)  # of pandas
     column = np.asarray(column, dtype=object) if extension else np.asarray(column)
@@ -56,12 +56,7 @@ def pick_label(y: Any, name: Any, n_samples: int | None = None) -> NDArray[Any]:
     return column
 
 
-def holds_classes(y: Any, name: Any, rows: NDArray[Any]) -> bool:
-    """Whether one label names classes: it says so (a pandas Categorical), or its values in `rows` look like it."""
-    return is_categorical(_column(y, name)) or is_discrete(pick_label(y, name)[rows])
-
-
-def _column(y: Any, name: Any) -> Any:
+def raw_label(y: Any, name: Any) -> Any:
     """One label as the user gave it."""
     names = label_names(y)
     if not names:
@@ -220,30 +215,8 @@ def numeric(values: NDArray[Any], what: str) -> NDArray[np.float64]:
         example = next((value for value in values[~gone]), None)
         raise ValueError(
             f"{what} orders samples by a numeric label, but the label holds values such as {example!r}; "
-            "use ClusteredGraph for classes"
+            "use ClusteredGraph, or label_kinds 'categorical', for classes"
         ) from None
     if np.isinf(out).any():
         raise ValueError(f"{what}: the label holds infinite values; use NaN for missing ones")
     return out
-
-
-def is_discrete(values: NDArray[Any]) -> bool:
-    """Whether a label names classes: strings, booleans, or at most 20 distinct whole numbers."""
-    gone = missing(values)
-    present = values[~gone] if gone.any() else values
-    if present.dtype.kind in "bSU":
-        return True
-    if present.dtype.kind == "O":
-        if any(isinstance(value, str | bytes | bool | np.bool_) for value in present):
-            return True
-        try:
-            present = present.astype(np.float64)
-        except (TypeError, ValueError):
-            return True
-    if present.dtype.kind not in "iuf" or len(present) == 0:
-        return False
-    head = np.unique(present[:1000])
-    if len(head) > 20 or np.any(head != np.floor(head)):
-        return False
-    _, distinct = _distinct(present)
-    return len(distinct) <= 20 and bool(np.all(distinct == np.floor(distinct)))
