@@ -297,6 +297,9 @@ class Stages:
         if self._bar is None:
             say(one_line(text), stderr=True)
             return
+        if total == 0:
+            self._bar.console.print(Text(one_line(text)), soft_wrap=True)
+            return
         if self._task is not None:
             self._bar.remove_task(self._task)
         self._task = self._bar.add_task(one_line(text), total=total)

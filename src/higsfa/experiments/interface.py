@@ -316,7 +316,7 @@ class Progress(Protocol):
     """What shows the progress of a run."""
 
     def stage(self, text: str, total: int | None) -> None:
-        """A new stage begins, of `total` steps (None: unknown)."""
+        """A new stage begins, of `total` steps (None: unknown; 0: a remark that stays to be read)."""
         return
 
     def advance(self, n: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from numbers import Number
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.intp]
 
-
+ALIKE = "differ only in case or in blanks"
 HASH_BITS = 16
 """Size of the table that values are looked up in by their bits; up to some dozens of classes rarely collide in it."""
 
@@ -115,7 +116,10 @@ def find_classes(values: NDArray[Any]) -> tuple[Ints, NDArray[Any] | list[Any]]:
         return _object_classes(values.tolist())
     gone = missing(values)
     if not gone.any():
-        return _distinct(values)
+        codes, classes = _distinct(values)
+        if values.dtype.kind in "SU":
+            _warn_if_alike(classes.tolist())
+        return codes, classes
     codes = np.full(len(values), -1, dtype=np.intp)
     codes[~gone], classes = _distinct(values[~gone])
     return codes, classes
@@ -125,6 +129,7 @@ def _object_classes(values: list[Any]) -> tuple[Ints, list[Any]]:
     numbers = dict.fromkeys(values, -1)
     classes = [value for value in numbers if not _is_missing(value)]
     check_one_kind(classes)
+    _warn_if_alike(classes)
     numbers.update(zip(classes, range(len(classes)), strict=True))
     return np.fromiter(map(numbers.__getitem__, values), dtype=np.intp, count=len(values)), classes
 
@@ -140,6 +145,22 @@ def check_one_kind(classes: Iterable[Any]) -> None:
             f"y: classes must be all numbers or all texts, but there are numbers such as {examples['numbers']!r} and "
             f"texts such as {examples['texts']!r}; convert the labels to one type, for instance with str"
         )
+
+
+def _warn_if_alike(classes: list[Any]) -> None:
+    """Warn if names of classes differ only in case, or in blanks around them."""
+    known: dict[Any, Any] = {}
+    for value in classes:
+        if isinstance(value, str | bytes):
+            other = known.setdefault(value.strip().lower(), value)
+            if other != value:
+                warnings.warn(
+                    f"y: {other!r} and {value!r} {ALIKE}, and were taken as different classes; "
+                    "if they are one, write them alike, for instance with strip() and lower()",
+                    UserWarning,
+                    stacklevel=2,
+                )
+                return
 
 
 def _distinct(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
