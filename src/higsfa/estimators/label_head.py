@@ -157,7 +157,7 @@ class LabelHead(BaseEstimator):
             if not names:
                 raise ValueError("y: LabelHead requires y to be passed, but the target y is None or holds no label")
             self._check_names(names)
-            kinds = _kinds(self.label_kinds, self.n_classes, names)
+            kinds = _kinds(self.label_kinds, self.n_classes, y)
             w = check_weights(sample_weight, len(X))
             self.output_form_ = _form(y)
             self.classes_: dict[Any, Any] = {}
@@ -322,9 +322,9 @@ def _task(
     return _Task(name, Y, values, w, numeric_classes(values, w, asked, name), groups, known)
 
 
-def _kinds(label_kinds: Any, n_classes: Any, names: list[Any]) -> dict[Any, str]:
+def _kinds(label_kinds: Any, n_classes: Any, y: Any) -> dict[Any, str]:
     """What is said about labels: by `label_kinds`, or by a number of classes, which is for numbers."""
-    kinds = read_kinds(label_kinds, names)
+    kinds = read_kinds(label_kinds, y)
     for name, n in n_classes.items() if isinstance(n_classes, Mapping) else ():
         if n is not None and kinds.setdefault(name, "numeric") != "numeric":
             raise ValueError(

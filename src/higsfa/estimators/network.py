@@ -34,6 +34,7 @@ from higsfa.estimators.validation import (
     is_dask,
     product_dtype,
     unchanged_on_error,
+    warn_if_channels_first,
     working_dtype,
 )
 from higsfa.training.budget import Budget, Workload, make_budget, parse_memory, tile_size
@@ -180,6 +181,7 @@ class Network(Extractor):
             source = check_data(self, X, reset=True, min_samples=2, allow_nd=True)
             n, shape = len(source), self._input_shape_of(source.shape)
             plans = self._planned(shape)
+            warn_if_channels_first(shape, len(plans[0].fields.shape))
             is_built = isinstance(given, TrainingGraph)
             if is_built and (weights is not None or groups is not None):
                 raise ValueError(BUILT)

@@ -13,7 +13,7 @@ from higsfa.core.graph.labels import as_labels
 from higsfa.estimators.federated import FederatedNetwork
 from higsfa.estimators.network import Network
 from higsfa.estimators.parameters import LABELS, NETWORK, NO_LABELS, documented, fit_documented
-from higsfa.estimators.validation import LABEL_KINDS, assign
+from higsfa.estimators.validation import LABEL_KINDS, assign, warn_if_recording
 from higsfa.graphs import GraphRecipe, SequenceGraph, as_recipe
 
 
@@ -87,6 +87,7 @@ class _SequenceNetwork(Network):
 
         {parameters}
         """
+        warn_if_recording(y, groups)
         return self._fit(X, None, SequenceGraph(self.lag), None, groups, checkpoint)
 
 

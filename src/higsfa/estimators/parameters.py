@@ -72,7 +72,7 @@ verbose : int, default=0
 LABELS = """
 y : array-like of shape (n_samples,) or (n_samples, n_labels), DataFrame or dict of arrays, optional
     Labels. Missing values take a sample out of the graph of that label only."""
-NO_LABELS = "\ny : ignored"
+NO_LABELS = "\ny : ignored; `groups` tells recordings apart"
 FIT = """
 X : array-like of shape (n_samples, n_features), source, zarr or dask array
     Samples; networks take them in shape (n_samples, *input_shape), too.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -169,6 +171,47 @@ def check_data(
     if not lazy:
         source = as_source(X if shape is None else X.reshape(shape))
     return source
+
+
+def warn_if_recording(y: Any, groups: Any) -> None:
+    """Warn if labels, which are not used, look like the recording of each sample: long runs of one value each."""
+    values = np.asarray(y) if groups is None else np.empty(0)
+    if values.ndim != 1 or len(values) < 2 or values.dtype.kind not in "iuSUO":
+        return
+    if values.dtype.kind == "O" and not all(isinstance(value, str) for value in values):
+        return
+    n_runs = 1 + np.count_nonzero(values[1:] != values[:-1])
+    if 1 < n_runs == len(set(values.tolist())) and len(values) >= 4 * n_runs:
+        warnings.warn(
+            f"y is not used: samples were taken as one recording; if y tells which of {n_runs} recordings each belongs "
+            "to, pass it as groups=y",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def warn_if_channels_first(shape: tuple[int, ...], n_dimensions: int) -> None:
+    """Warn if samples look like pictures with the channels in front."""
+    if len(shape) == 3 and shape[0] in (1, 3) and min(shape[1:]) > 4:
+        a, b, c = shape
+        taken = f"{a} x {b} pixels with {c} channels" if n_dimensions == 2 else f"volumes of {a} x {b} x {c} points"
+        warnings.warn(
+            f"X: samples of shape {shape} were taken as {taken}; if they are pictures with {a} channel(s) in front, "
+            "put these last: np.moveaxis(X, 1, -1)",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def check_n_slow(n_slow: Any, n_components: Any, what: str = "") -> None:
+    """Warn if more slow features are asked for than features."""
+    if n_components is not None and isinstance(n_slow, Integral) and n_slow > n_components:
+        warnings.warn(
+            f"{what}n_slow={n_slow} is more than n_components={n_components}: there are {n_components} slow features, "
+            "and none are left to rebuild the input from",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def batches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:

@@ -346,7 +346,7 @@ class AutoGraph(GraphRecipe):
                 "pass labels, or a graph such as SequenceGraph() for time series"
             )
         recipes: list[GraphRecipe] = []
-        kinds = read_kinds(self.label_kinds, names)
+        kinds = read_kinds(self.label_kinds, y)
         for name in names:
             pick_label(y, name, len(w))
             recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0, kinds) else SerialGraph(name))

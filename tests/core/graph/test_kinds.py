@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from higsfa.core.graph.kinds import holds_classes, kind_of, read_kinds
+from higsfa.core.graph.labels import find_classes
 
 RNG = np.random.default_rng(0)
 # How often the 43 signs occur in the training set of a well-known benchmark of traffic signs, in tens.
@@ -112,7 +113,7 @@ def test_a_guess_about_whole_numbers_is_told_with_the_switch(y, text):
     "y", [AGE, SIGN, pd.Categorical(AGE), np.array(["a", "b"])], ids=["age", "sign", "cat", "names"]
 )
 def test_the_switch_decides_in_silence(y, kind):
-    kinds = read_kinds(kind, [0])
+    kinds = read_kinds(kind, y)
     assert holds_classes(y, None, np.arange(len(y)), kinds) == (kind == "categorical")
 
 
@@ -141,4 +142,55 @@ def test_what_is_clear_is_not_worth_a_warning(name):
 )
 def test_wrong_names_and_kinds_are_told(given, names, error, text):
     with pytest.raises(error, match=text):
-        read_kinds(given, names)
+        read_kinds(given, dict.fromkeys(names, AGE))
+
+
+ONE_HOT = np.eye(3, dtype=int)[np.arange(30) % 3]
+
+
+@pytest.mark.parametrize("y", [ONE_HOT, ONE_HOT * 1.0, ONE_HOT == 1, pd.get_dummies(pd.Series(np.arange(30) % 3))])
+def test_one_hot_columns_are_told_to_be_several_labels(y):
+    with pytest.warns(
+        UserWarning, match=r"its 3 columns look like one label, one-hot, but were taken as 3 labels; use np.argmax"
+    ):
+        read_kinds(None, y)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ONE_HOT[:, :2],
+        ONE_HOT * 2,
+        ONE_HOT[:, [0, 0]],
+        np.column_stack([np.ones(30), np.zeros(30)]),
+        ONE_HOT.astype(str),
+        {"a": ONE_HOT[:, 0], "b": ONE_HOT[:9, 1]},
+        np.arange(30) % 2,
+        ONE_HOT[:, :1],
+    ],
+)
+def test_other_columns_are_no_one_hot_code(y):
+    assert read_kinds(None, y) == {}
+    assert read_kinds({0: "categorical"}, ONE_HOT) == {0: "categorical"}  # somebody knows that there are several
+
+
+@pytest.mark.parametrize(
+    ("names", "pair"),
+    [
+        (["cat", "dog", "cat "], "'cat' and 'cat '"),
+        (["cat", "Cat", "dog"], "'cat' and 'Cat'"),
+        (np.array(["dog", "cat", " CAT"]), "' CAT' and 'cat'"),
+        (np.array([b"cat", b"cat\t"]), r"b'cat' and b'cat\\t'"),
+    ],
+)
+def test_names_that_differ_only_in_case_or_blanks_are_told(names, pair):
+    values = np.array(names, dtype=object) if isinstance(names, list) else names
+    with pytest.warns(
+        UserWarning, match=f"^y: {pair} differ only in case or in blanks, and were taken as different classes"
+    ):
+        assert len(find_classes(values)[1]) == len(names)
+
+
+def test_different_names_and_numbers_are_not_alike():
+    for names in (["cat", "dog"], ["ca t", "cat"], [1, 2, True]):
+        find_classes(np.array(names, dtype=object))

@@ -14,7 +14,7 @@ a warning tells, with the switch that settles it, `label_kinds`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,9 +64,9 @@ def kind_of(values: NDArray[Any]) -> Kind:
     return Kind(bool(is_few or is_coded), n)
 
 
-def read_kinds(label_kinds: Any, names: Iterable[Any]) -> dict[Any, str]:
-    """The parameter `label_kinds` as a dict from names of labels to their kinds."""
-    names = list(names)
+def read_kinds(label_kinds: Any, y: Any) -> dict[Any, str]:
+    """The parameter `label_kinds` as a dict from the labels in y to their kinds."""
+    names = label_names(y)
     if isinstance(label_kinds, str):
         if len(names) != 1:
             raise ValueError(
@@ -84,7 +84,23 @@ def read_kinds(label_kinds: Any, names: Iterable[Any]) -> dict[Any, str]:
             raise ValueError(
                 f"label_kinds: {kind!r} for label {name!r} is unknown; say {' or '.join(map(repr, KINDS))}"
             )
+    if not kinds and len(names) > 1 and _is_one_hot([pick_label(y, name) for name in names]):
+        warnings.warn(
+            f"y: its {len(names)} columns look like one label, one-hot, but were taken as {len(names)} labels; use "
+            "np.argmax(y, axis=1) for one label, or name the kinds of several in label_kinds",
+            UserWarning,
+            stacklevel=2,
+        )
     return kinds
+
+
+def _is_one_hot(columns: list[NDArray[Any]]) -> bool:
+    """Whether every sample has a 1 in one column and 0 in the others, and no column is constant."""
+    if any(column.dtype.kind not in "biuf" or column.shape != columns[0].shape for column in columns):
+        return False
+    if not all(np.isin(column, (0, 1)).all() and 0 < np.count_nonzero(column) < len(column) for column in columns):
+        return False
+    return bool(np.all(np.sum(columns, axis=0, dtype=np.intp) == 1))
 
 
 def holds_classes(y: Any, name: Any, rows: NDArray[Any], kinds: Mapping[Any, str] | None = None) -> bool:
