@@ -74,8 +74,9 @@ y : array-like of shape (n_samples,) or (n_samples, n_labels), DataFrame or dict
     Labels. Missing values take a sample out of the graph of that label only."""
 NO_LABELS = "\ny : ignored; `groups` tells recordings apart"
 FIT = """
-X : array-like of shape (n_samples, n_features), source, zarr or dask array
-    Samples; networks take them in shape (n_samples, *input_shape), too.
+X : array-like of shape (n_samples, n_features), source, zarr or dask array, list of pictures or of their files
+    Samples; networks take them in shape (n_samples, *input_shape), too. A list may hold arrays, tensors, PIL images or
+    paths of picture files, all of one size; pictures are in colour if any of them is, else grey.
 graph : recipe, TrainingGraph or str, optional
     Used instead of the parameter `graph`.
 sample_weight : array-like of shape (n_samples,), optional

@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from PIL.Image import Image
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import StrOptions
@@ -19,7 +20,7 @@ from higsfa.core.expansion.expansion import Expansion
 from higsfa.core.graph.kinds import KINDS
 from higsfa.core.sums.accumulate import PILOT
 from higsfa.graphs import SequenceGraph, as_recipe
-from higsfa.training.sources import Array, MappedFile, Source, as_source, is_chunked
+from higsfa.training.sources import Array, MappedFile, Source, as_source, collected, is_chunked
 
 BUILT = "graph: a graph that is built has its sample_weight and groups already; pass them to recipe.build, not to fit"
 LABEL_KINDS: list[Any] = [dict, StrOptions(set(KINDS)), None]
@@ -127,6 +128,23 @@ def _degree(expansion: Expansion) -> float:
     return max(powers)
 
 
+def _collected(estimator: Any, X: Any, allow_nd: bool) -> Any:
+    """Samples from a list or a tensor; for a single node each is a row."""
+    found, is_list = collected(X), isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1
+    if is_list and len(X) == 0:
+        if not hasattr(estimator, "n_features_in_"):
+            raise ValueError("X: Found 0 sample(s): the list is empty")
+        return np.empty((0, estimator.n_features_in_))
+    if allow_nd or not is_list or not isinstance(found, np.ndarray) or found.ndim < 3:
+        return found
+    if not estimator._needs_labels and not isinstance(next(iter(X)), Image):
+        raise ValueError(
+            f"X is a list of {len(X)} arrays of shape {found.shape[1:]}: if they are recordings, join them by "
+            "np.concatenate and tell them apart by groups; if they are samples, make each one row"
+        )
+    return found.reshape(len(found), -1)
+
+
 def check_data(
     estimator: BaseEstimator, X: Any, *, reset: bool, min_samples: int = 1, allow_nd: bool = False
 ) -> Source:
@@ -137,6 +155,8 @@ def check_data(
     """
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X is a masked array, and its mask would be ignored: fill it first")
+    if not isinstance(X, np.ndarray) or X.dtype.kind in "OSU":
+        X = _collected(estimator, X, allow_nd)
     lazy = isinstance(X, Source) or (hasattr(X, "chunks") and is_chunked(X))
     if lazy:
         source = as_source(X)

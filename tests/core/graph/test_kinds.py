@@ -62,6 +62,8 @@ NUMBERS = {
     "fractions": RNG.normal(size=100),
     "few fractions": np.arange(100) % 4 / 2,
     "one fraction among whole numbers": np.append(np.zeros(2000), 0.5),
+    "floats too large for fractions": np.linspace(1e17, 2e17, 10)[np.arange(100) % 10],
+    "infinite ones": np.append(np.arange(100) % 3, np.inf),
     "fractions as objects": np.array([1, None, 2.5], dtype=object),
     "dates": np.array(["2020-01-01", "2020-01-02"] * 9, dtype="M8[D]"),
     "nothing but missing values": np.full(9, np.nan),

@@ -26,6 +26,8 @@ CATEGORICAL, NUMERIC = KINDS = ("categorical", "numeric")
 FEW = 20  # whole numbers that are classes wherever they begin
 UNEVEN = 50  # the most frequent code occurs at most so many times as often as the rarest
 
+LARGEST = 2.0**53  # beyond, all floats are whole numbers
+
 
 class Kind(NamedTuple):
     """What values were taken for."""
@@ -52,7 +54,7 @@ def kind_of(values: NDArray[Any]) -> Kind:
             return Kind(True)
     if present.dtype.kind not in "iuf" or len(present) == 0:
         return Kind(present.dtype.kind in "bSU")
-    if present.dtype.kind == "f" and np.any(present != np.floor(present)):
+    if present.dtype.kind == "f" and not np.all((present == np.floor(present)) & (np.abs(present) <= LARGEST)):
         return Kind(False)
     codes, found = find_classes(present)
     counts, distinct = np.bincount(codes), np.asarray(found)
