@@ -156,7 +156,6 @@ def test_the_switch_reaches_an_automatic_graph_within_a_sum():
 
     gsfa = GSFA(5, graph=AutoGraph() + 0.1 * UniformGraph(), label_kinds="categorical").fit(SHAPES, AGE)
     assert "Clustered" in graph_of(gsfa)
-    assert "Clustered" in graph_of(GSFA(5, graph=AutoGraph("categorical")).fit(SHAPES, AGE))
     assert "Serial" in graph_of(GSFA(5, graph=SerialGraph(), label_kinds="categorical").fit(SHAPES, AGE))
 
 
@@ -170,6 +169,16 @@ def test_a_fold_with_fewer_values_does_not_change_the_kind():
     found = cross_validate(gsfa, SHAPES, few, cv=[(np.arange(129), np.arange(129, 258))], return_estimator=True)
     assert "Serial" in graph_of(found["estimator"][0])
     assert "Serial" in graph_of(GSFA(2, label_kinds="numeric", shrinkage="auto").fit(SHAPES, few))
+
+
+@pytest.mark.parametrize("make", [lambda **options: GSFA(2, **options), lambda **options: HiGSFA(FIELDS, **options)])
+def test_few_samples_are_scored_by_the_graph_that_was_fitted(make):
+    digit = SIGN % 9
+    fitted, same = make().fit(SHAPES, digit), make(graph="clustered").fit(SHAPES, digit)
+    assert fitted.label_kinds_ == {0: "categorical"}
+    assert same.label_kinds_ is None
+    rows = np.arange(13)  # nine digits in thirteen samples are a number, by themselves
+    assert fitted.score(SHAPES[rows], digit[rows]) == same.score(SHAPES[rows], digit[rows])
 
 
 @pytest.mark.parametrize("make", [GSFA, lambda **kinds: HiGSFA(FIELDS, **kinds), LabelHead])

@@ -85,7 +85,7 @@ def test_a_remark_stays_on_the_terminal_and_is_no_task(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(screen, "console", lambda stderr=False: Console(file=stream, force_terminal=True, width=60))
     with screen.stages() as progress:
-        progress.stage("age: " + 90 * "x" + " [b]", 0)
+        progress.remark("age: " + 90 * "x" + " [b]")
         assert progress._bar.tasks == []
     assert "age: " + 90 * "x" + " [b]\n" in stream.getvalue()
 

@@ -68,7 +68,7 @@ MATRIX = sp.coo_array((np.ones(4), ([0, 1, 1, 2], [1, 0, 2, 1])), shape=(N, N))
 HALVES = sp.csr_array((np.full(8, 0.5), [1, 1, 0, 2, 2, 0, 1, 1], [0, 2, 6, *[8] * (N - 2)]), shape=(N, N))  # they add
 MATRICES = [MATRIX, MATRIX.tocsr(), MATRIX.tocsc(), sp.csr_matrix(MATRIX), MATRIX.astype(bool), MATRIX.astype(np.int8)]
 RECIPES = {
-    AutoGraph: {"label_kinds": KINDS},
+    AutoGraph: {},
     ClusteredGraph: {"label": LABELS, "self_loops": [*BOOLEAN, 1, 0]},
     SerialGraph: {"label": LABELS, "n_groups": [None, 2, 7, np.int64(5), 10**30]},
     MixedGraph: {"label": LABELS, "n_groups": [None, 2, np.uint8(5)]},

@@ -14,7 +14,7 @@ from higsfa.core.expansion.expansion import as_expansion
 from higsfa.core.fields import Fields, check_fit
 from higsfa.core.node.solve import AUTO, NodeOptions
 from higsfa.estimators.node import NodeEstimator
-from higsfa.estimators.validation import assign, check_n_slow
+from higsfa.estimators.validation import assign
 from higsfa.training.layer import LayerPlan
 
 BOTTOM = {1: (16, 8), 2: (6, 3), 3: (4, 2)}  # field and stride of the first layer of a pyramid, by dimensions
@@ -100,8 +100,6 @@ class Layer(BaseEstimator):
         """Place the layer on the grid below it; errors name the layer."""
         name = f"layer {number}"
         validate_parameter_constraints(self._parameter_constraints, self.get_params(deep=False), name)
-        if preserve:
-            check_n_slow(self.n_slow, self.n_components, f"{name}: ")
         field = _sizes(self.field, len(grid), f"{name}: field")
         stride = field if self.stride is None else _sizes(self.stride, len(grid), f"{name}: stride")
         fields = Fields(grid, field, stride, bool(self.pad))

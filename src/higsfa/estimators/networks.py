@@ -58,7 +58,7 @@ class _LabelledNetwork(FederatedNetwork):
         {parameters}
         """
         given = self.graph if graph is None else graph
-        recipe = given if isinstance(given, TrainingGraph) else as_recipe(given, self.label_kinds)
+        recipe = given if isinstance(given, TrainingGraph) else as_recipe(given)
         return self._fit(X, as_labels(y), recipe, sample_weight, groups, checkpoint)
 
 

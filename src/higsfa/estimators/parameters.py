@@ -19,7 +19,8 @@ graph : recipe or str, default="auto"
 label_kinds : dict from labels to "categorical" or "numeric", or one of these for a single label, optional
     What labels are, where the guess of ``graph="auto"`` is wrong or unsure: text, booleans and a pandas Categorical are
     classes; so are at most 20 different whole numbers that repeat, and codes 0, 1, 2, ... without a gap that repeat.
-    Labels are named as in y: columns, keys, or numbers of columns. Other graphs say it themselves.
+    Labels are named as in y: columns, keys, or numbers of columns. Other graphs say it themselves. After `fit`,
+    `label_kinds_` has what labels were taken for.
 expansion : str, Expansion or callable, default="identity"
     Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
     :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.

@@ -18,8 +18,9 @@ from sklearn.utils.validation import validate_data
 
 from higsfa.core.expansion.expansion import Expansion
 from higsfa.core.graph.kinds import KINDS
+from higsfa.core.graph.labels import as_labels, label_names
 from higsfa.core.sums.accumulate import PILOT
-from higsfa.graphs import SequenceGraph, as_recipe
+from higsfa.graphs import AutoGraph, GraphSum, SequenceGraph, as_recipe, check_weights
 from higsfa.training.sources import Array, MappedFile, Source, as_source, collected, is_chunked
 
 BUILT = "graph: a graph that is built has its sample_weight and groups already; pass them to recipe.build, not to fit"
@@ -58,7 +59,11 @@ class Extractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             From 0 to the number of features; more is better.
         """
         Y = np.asarray(self.transform(X))
-        recipe = as_recipe(self.graph, self.label_kinds) if hasattr(self, "graph") else SequenceGraph(self.lag)
+        recipe = as_recipe(self.graph) if hasattr(self, "graph") else SequenceGraph(self.lag)
+        if isinstance(recipe, AutoGraph | GraphSum):
+            taken, y = getattr(self, "label_kinds_", None) or {}, as_labels(y)
+            kinds = taken if set(taken) == set(label_names(y)) else self.label_kinds
+            recipe = recipe.settled(y, check_weights(sample_weight, len(Y)), kinds)
         graph = recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(Y))
         return float(graph.slowness(Y))
 

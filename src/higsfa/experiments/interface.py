@@ -316,11 +316,15 @@ class Progress(Protocol):
     """What shows the progress of a run."""
 
     def stage(self, text: str, total: int | None) -> None:
-        """A new stage begins, of `total` steps (None: unknown; 0: a remark that stays to be read)."""
+        """A new stage begins, of `total` steps (None: unknown)."""
         return
 
     def advance(self, n: int) -> None:
         """`n` steps of the stage are done."""
+        return
+
+    def remark(self, text: str) -> None:
+        """A line to be read; not every progress shows it."""
         return
 
 
@@ -338,6 +342,11 @@ class Log:
 
     def stage(self, text: str, total: int | None = None) -> None:
         self.progress.stage(text, total)
+        self.note(text)
+
+    def remark(self, text: str) -> None:
+        if hasattr(self.progress, "remark"):
+            self.progress.remark(text)
         self.note(text)
 
     def note(self, text: str) -> None:

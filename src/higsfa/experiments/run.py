@@ -135,7 +135,7 @@ def _workers(address: str | None) -> Iterator[str]:
 def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine: str) -> None:
     log.note(f"{config.title}, higsfa {__version__}")
     for label in experiment.labels:
-        log.stage(f"{label.name}: {label.taken}", 0)
+        log.remark(f"{label.name}: {label.taken}")
     started, checkpoint = time.monotonic(), folder / CHECKPOINT
     experiment = decoded(config, experiment, checkpoint)
     for text in experiment.warnings:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
-from higsfa.core.graph.kinds import holds_classes, read_kinds
+from higsfa.core.graph.kinds import KINDS, holds_classes, read_kinds
 from higsfa.core.graph.labels import as_labels, encode_classes, label_names, numeric, pick_label
 from higsfa.training.statistics import Origin
 
@@ -52,12 +52,8 @@ class GraphRecipe(BaseEstimator):
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         raise TypeError(f"{type(self).__name__} is no complete recipe")
 
-    def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
-        """The recipe with what it takes from all labels and sample weights filled in."""
-        return self
-
-    def told(self, label_kinds: Any) -> GraphRecipe:
-        """The recipe, told what labels are; only AutoGraph wants to know."""
+    def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:
+        """The recipe with what it takes from all labels and sample weights filled in, told what labels are."""
         return self
 
     def origin(self, y: Any) -> Origin:
@@ -127,11 +123,8 @@ class GraphSum(GraphRecipe):
     def is_low_rank(self) -> bool:  # type: ignore[override]
         return all(graph.is_low_rank for graph in self.graphs)
 
-    def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
-        return GraphSum([graph.settled(y, w) for graph in self.graphs], self.weights)
-
-    def told(self, label_kinds: Any) -> GraphRecipe:
-        return GraphSum([graph.told(label_kinds) for graph in self.graphs], self.weights)
+    def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:
+        return GraphSum([graph.settled(y, w, label_kinds) for graph in self.graphs], self.weights)
 
     def makes(self, origin: Origin) -> bool:
         graphs, weights = _terms(self)
@@ -324,21 +317,10 @@ class EdgeGraph(GraphRecipe):
 class AutoGraph(GraphRecipe):
     """Clustered for each label that names classes, else serial.
 
-    :mod:`higsfa.core.graph.kinds` has the rule.
-
-    Parameters
-    ----------
-    label_kinds : dict from labels to "categorical" or "numeric", or one of these for a single label, optional
-        What labels are, where the rule is wrong.
+    :mod:`higsfa.core.graph.kinds` has the rule; `label_kinds` of estimators overrules it.
     """
 
-    def __init__(self, label_kinds: Any = None) -> None:
-        self.label_kinds = label_kinds
-
-    def told(self, label_kinds: Any) -> GraphRecipe:
-        return AutoGraph(label_kinds) if self.label_kinds is None else self
-
-    def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
+    def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:
         names = label_names(y)
         if not names:
             raise ValueError(
@@ -346,7 +328,7 @@ class AutoGraph(GraphRecipe):
                 "pass labels, or a graph such as SequenceGraph() for time series"
             )
         recipes: list[GraphRecipe] = []
-        kinds = read_kinds(self.label_kinds, y)
+        kinds = read_kinds(label_kinds, y)
         for name in names:
             pick_label(y, name, len(w))
             recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0, kinds) else SerialGraph(name))
@@ -370,15 +352,22 @@ SHORTHANDS: dict[str, type[GraphRecipe]] = {
 }
 
 
-def as_recipe(graph: Any, label_kinds: Any = None) -> GraphRecipe:
-    """A recipe from a recipe or a shorthand such as "serial", told what labels are."""
-    if isinstance(graph, str) and graph in SHORTHANDS:
-        graph = SHORTHANDS[graph]()
+def as_recipe(graph: Any) -> GraphRecipe:
+    """A recipe from a recipe or a shorthand such as "serial"."""
     if isinstance(graph, GraphRecipe):
-        return graph if label_kinds is None else graph.told(label_kinds)
+        return graph
+    if isinstance(graph, str) and graph in SHORTHANDS:
+        return SHORTHANDS[graph]()
     if isinstance(graph, str):
         raise ValueError(f"graph={graph!r} is unknown; use one of {sorted(SHORTHANDS)} or a recipe of higsfa.graphs")
     raise TypeError(f"graph must be a recipe of higsfa.graphs or a string, got {type(graph).__name__}")
+
+
+def kinds_taken(given: Any, settled: GraphRecipe) -> dict[Any, str] | None:
+    """What an automatic graph took labels for; None for other graphs."""
+    if not isinstance(given, AutoGraph):
+        return None
+    return {part.label: KINDS[isinstance(part, SerialGraph)] for part in _terms(settled)[0]}
 
 
 MIN_WEIGHT, MAX_WEIGHT = 1e-100, 1e100
