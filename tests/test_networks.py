@@ -580,6 +580,7 @@ CONFIGURATIONS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:y is not used.* groups=y:UserWarning")  # classes of iris are in order
 @parametrize_with_checks(CONFIGURATIONS)
 def test_scikit_learns_checks_pass(estimator, check):
     if estimator.layers is None and "sample_weight_equivalence" in repr(check):

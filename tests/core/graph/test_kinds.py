@@ -119,6 +119,11 @@ def test_the_switch_decides_in_silence(y, kind):
     assert holds_classes(y, None, np.arange(len(y)), kinds) == (kind == "categorical")
 
 
+def test_the_precision_of_digits_does_not_matter():
+    for dtype in (np.float16, np.float32, np.int8):
+        assert kind_of((np.arange(400) % 10).astype(dtype)).is_class
+
+
 @pytest.mark.parametrize("name", ["digits", "names", "ages in decades"])
 def test_what_is_clear_is_not_worth_a_warning(name):
     with warnings.catch_warnings():

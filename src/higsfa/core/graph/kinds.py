@@ -54,8 +54,10 @@ def kind_of(values: NDArray[Any]) -> Kind:
             return Kind(True)
     if present.dtype.kind not in "iuf" or len(present) == 0:
         return Kind(present.dtype.kind in "bSU")
-    if present.dtype.kind == "f" and not np.all((present == np.floor(present)) & (np.abs(present) <= LARGEST)):
-        return Kind(False)
+    if present.dtype.kind == "f":
+        present = present.astype(np.float64)
+        if not np.all((present == np.floor(present)) & (np.abs(present) <= LARGEST)):
+            return Kind(False)
     codes, found = find_classes(present)
     counts, distinct = np.bincount(codes), np.asarray(found)
     n, low = len(distinct), distinct[0]
