@@ -25,7 +25,6 @@ from higsfa.core.graph.labels import find_classes, is_categorical, label_names, 
 CATEGORICAL, NUMERIC = KINDS = ("categorical", "numeric")
 FEW = 20  # whole numbers that are classes wherever they begin
 UNEVEN = 50  # the most frequent code occurs at most so many times as often as the rarest
-
 LARGEST = 2.0**53  # beyond, all floats are whole numbers
 
 
@@ -60,11 +59,9 @@ def kind_of(values: NDArray[Any]) -> Kind:
             return Kind(False)
     codes, found = find_classes(present)
     counts, distinct = np.bincount(codes), np.asarray(found)
-    n, low = len(distinct), distinct[0]
+    n, low, high = len(distinct), int(distinct[0]), int(distinct[-1])
     is_few = n <= FEW and (n <= 2 or len(present) >= 2 * n)
-    is_coded = (
-        low in (0, 1) and distinct[-1] == low + (n - 1) and counts.min() >= 2 and UNEVEN * counts.min() >= counts.max()
-    )
+    is_coded = low in (0, 1) and high == low + n - 1 and counts.min() >= 2 and UNEVEN * counts.min() >= counts.max()
     return Kind(bool(is_few or is_coded), n)
 
 
