@@ -306,7 +306,8 @@ def test_strings_booleans_and_few_whole_numbers_are_classes_and_keep_their_type(
 def test_many_whole_numbers_are_numeric_and_naming_a_label_makes_it_numeric():
     Y, labels = faces()
     age = labels["age"].astype(int)
-    assert LabelHead().fit(Y, age).is_numeric_[0]
+    with pytest.warns(UserWarning, match="61 different whole numbers from 16 to 76 were taken as a number"):
+        assert LabelHead().fit(Y, age).is_numeric_[0]
     decade = age // 10 * 10
     assert not LabelHead().fit(Y, decade).is_numeric_[0]
     head = LabelHead(n_classes={"decade": 4}).fit(Y, {"decade": decade})
@@ -367,7 +368,7 @@ def test_a_pandas_categorical_is_classes_however_many_numbers_it_holds():
         assert head.classes_[name].tolist() == list(range(30))
         found = head.predict(Y)
         assert_array_equal((found["k"] if isinstance(found, dict) else found).astype(int), values)
-    assert LabelHead().fit(Y, values).is_numeric_[0]
+    assert LabelHead(label_kinds="numeric").fit(Y, values).is_numeric_[0]
     asked = LabelHead(n_classes={"k": 5}).fit(Y, {"k": pd.Categorical(values)})
     assert asked.is_numeric_["k"]
 
@@ -381,7 +382,7 @@ def test_numbers_and_texts_are_not_classes_of_one_label():
 def test_integer_part_of_a_certain_label_is_not_rounded_down():
     rng = np.random.default_rng(0)
     for n_certain in range(3, 16):  # so many classes of age 18, whose probabilities add up to about 1
-        label = np.r_[np.full(50 * n_certain, 18.0), 40.0 + np.arange(100)]
+        label = np.r_[np.full(50 * n_certain, 18.0), 40.5 + np.arange(100)]
         Y = rng.standard_normal((len(label), 2)) + 50.0 * (label > 18)[:, None]
         head = LabelHead(n_classes=n_certain + 2, integer=True).fit(Y, label)
         assert_array_equal(head.predict(Y[label == 18]), 18)
@@ -505,7 +506,7 @@ def test_nullable_pandas_columns_work():
     )
     frame.loc[:50, "male"] = pd.NA
     frame.loc[:30, "age"] = pd.NA
-    out = LabelHead().fit(Y, frame).predict(Y)
+    out = LabelHead(label_kinds={"age": "numeric"}).fit(Y, frame).predict(Y)
     assert np.mean(out["male"] == (labels["gender"] == "M")) > 0.95
     assert np.mean(out["gender"] == labels["gender"]) > 0.95
     assert np.mean(np.abs(out["age"] - labels["age"])) < 8

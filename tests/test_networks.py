@@ -35,6 +35,9 @@ CLOSED = "identity | power0.8 | quadratic"  # treats all inputs alike: children 
 # --- data -----------------------------------------------------------------------------------------------
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:y. .* different whole numbers .* were taken as a number:UserWarning")
+
+
 def make_images(n_samples, shape, random_state=0):
     """Images of sources with a bend, and labels: age and kind depend on the sources, noise does not."""
     rng = np.random.default_rng(random_state)
@@ -577,6 +580,7 @@ CONFIGURATIONS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:y is not used.* groups=y:UserWarning")  # classes of iris are in order
 @parametrize_with_checks(CONFIGURATIONS)
 def test_scikit_learns_checks_pass(estimator, check):
     if estimator.layers is None and "sample_weight_equivalence" in repr(check):

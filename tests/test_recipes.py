@@ -201,7 +201,7 @@ def test_graphs_are_named_by_kind_and_label():
 
 def test_the_automatic_graph_is_clustered_for_classes_and_serial_for_numbers():
     names = np.where(RACE == 1, "a", "b")
-    many = {"age": np.arange(60.0), "sex": np.arange(60) % 2 == 0, "name": list("abc") * 20}
+    many = {"age": np.arange(0.5, 60), "sex": np.arange(60) % 2 == 0, "name": list("abc") * 20}
     same(AutoGraph().build(names), ClusteredGraph().build(names))
     same(
         AutoGraph().build(many),

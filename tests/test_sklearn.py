@@ -32,6 +32,7 @@ CONFIGURATIONS = [
 
 
 @pytest.mark.filterwarnings("ignore:n_components=.* asked for:UserWarning")
+@pytest.mark.filterwarnings("ignore:y is not used.* groups=y:UserWarning")  # classes of iris and wine are in order
 @parametrize_with_checks(CONFIGURATIONS)
 def test_scikit_learns_checks_pass(estimator, check):
     check(estimator)
@@ -69,6 +70,7 @@ def test_set_output_pandas_names_slow_and_reconstructive_features():
 
 @pytest.mark.parametrize("estimator", CONFIGURATIONS, ids=repr)
 @pytest.mark.filterwarnings("ignore:n_components=.* asked for:UserWarning")
+@pytest.mark.filterwarnings("ignore:y is not used.* groups=y:UserWarning")  # classes of iris and wine are in order
 def test_clone_and_joblib_round_trip_keep_the_model(estimator, tmp_path):
     X, y = load_wine(return_X_y=True)
     fitted = clone(estimator).fit(X, y)

@@ -81,6 +81,15 @@ def test_progress_is_a_bar_with_one_task_on_a_terminal(monkeypatch):
     assert "\x1b[2K" in gone  # the line is erased in the end
 
 
+def test_a_remark_stays_on_the_terminal_and_is_no_task(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(screen, "console", lambda stderr=False: Console(file=stream, force_terminal=True, width=60))
+    with screen.stages() as progress:
+        progress.remark("age: " + 90 * "x" + " [b]")
+        assert progress._bar.tasks == []
+    assert "age: " + 90 * "x" + " [b]\n" in stream.getvalue()
+
+
 def test_a_console_is_wide_unless_it_is_a_terminal():
     assert screen.console().width == 10_000
     assert isinstance(screen.Stages(None)._bar, type(None))

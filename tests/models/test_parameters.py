@@ -62,6 +62,7 @@ LABELS = [
     True,
     np.False_,
 ]
+KINDS = [None, "categorical", np.str_("numeric"), {}, {"a": "categorical", 7: Text("numeric")}]
 EDGES = np.array([[0, 1, 2.0], [1, 2, 1.0]])
 MATRIX = sp.coo_array((np.ones(4), ([0, 1, 1, 2], [1, 0, 2, 1])), shape=(N, N))
 HALVES = sp.csr_array((np.full(8, 0.5), [1, 1, 0, 2, 2, 0, 1, 1], [0, 2, 6, *[8] * (N - 2)]), shape=(N, N))  # they add
@@ -119,7 +120,7 @@ NETWORK = {
     "verbose": [True, False, np.False_, 0, 3, np.int64(2)],
 }
 LAG = {"lag": COUNT}
-GRAPH = {"graph": ["auto", Text("serial"), np.str_("window")]}
+GRAPH = {"graph": ["auto", Text("serial"), np.str_("window")], "label_kinds": KINDS}
 HEAD = {
     "n_used_features": [
         None,
@@ -133,6 +134,7 @@ HEAD = {
         {"b": None, 7: np.int8(2)},
     ],
     "n_classes": [None, 3, True, np.uint8(3), {}, {"a": 3, "b": None}, {-7: np.int64(4)}],
+    "label_kinds": KINDS,
     "integer": [*BOOLEAN, {}, {"a": True, "b": np.False_}, {"a": 1, "b": 0}],
     "regressor": [None],
     "regularization": [*REAL, 1, True, 1.0],

@@ -301,6 +301,13 @@ class Stages:
             self._bar.remove_task(self._task)
         self._task = self._bar.add_task(one_line(text), total=total)
 
+    def remark(self, text: str) -> None:
+        """A line that stays, above the bar."""
+        if self._bar is None:
+            say(one_line(text), stderr=True)
+        else:
+            self._bar.console.print(Text(one_line(text)), soft_wrap=True)
+
     def advance(self, n: int) -> None:
         if self._bar is not None and self._task is not None:
             self._bar.advance(self._task, n)

@@ -126,8 +126,8 @@ def copies_together(source: Source, groups: Any) -> Any:
 
 
 def find_halves(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any) -> tuple[Half, Half] | None:
-    """Two halves of the samples, or two parts of MAX_SAMPLES; None if there are too few."""
-    recipe, n = recipe.settled(y, w), len(source)
+    """Two halves of the samples, or two parts of MAX_SAMPLES, for a settled recipe; None if there are too few."""
+    n = len(source)
     fold = divide(recipe, y, w, copies_together(source, groups), max(2, -(-n // MAX_SAMPLES)))
     if fold is None:
         return None

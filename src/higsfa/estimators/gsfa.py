@@ -13,8 +13,9 @@ from higsfa.core.sums.plan import make_plan
 from higsfa.estimators.choice import copies_together, divide, gather_folds
 from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined, samples_of
-from higsfa.estimators.validation import BUILT, assign, check_data, unchanged_on_error
+from higsfa.estimators.validation import BUILT, LABEL_KINDS, assign, check_data, unchanged_on_error
 from higsfa.graphs import (
+    AutoGraph,
     ClusteredGraph,
     GraphRecipe,
     LabelGraph,
@@ -24,7 +25,7 @@ from higsfa.graphs import (
     check_weights,
 )
 from higsfa.graphs.additive import gather_graph, why_not_additive
-from higsfa.graphs.recipes import _terms
+from higsfa.graphs.recipes import _terms, kinds_taken
 from higsfa.training.sources import Source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Origin, Statistics
 
@@ -35,13 +36,19 @@ class LabelledEstimator(StreamEstimator):
     """`fit` and `partial_fit` with labels."""
 
     _needs_labels = True
-    _parameter_constraints = {**StreamEstimator._parameter_constraints, "graph": [str, GraphRecipe]}
+    label_kinds_: dict[Any, str] | None
+    _parameter_constraints = {
+        **StreamEstimator._parameter_constraints,
+        "graph": [str, GraphRecipe],
+        "label_kinds": LABEL_KINDS,
+    }
 
     def __init__(
         self,
         n_components: int | None = None,
         *,
         graph: Any = "auto",
+        label_kinds: Any = None,
         expansion: Any = "identity",
         shrinkage: Any = 0.0,
         clip_range: bool = True,
@@ -68,14 +75,15 @@ class LabelledEstimator(StreamEstimator):
             elif graph.n_samples != n:
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {n}")
             else:
-                plan = make_plan(graph)
+                plan, self.label_kinds_ = make_plan(graph), None
                 sums = self._data(X, graph.sample_weight).gather(plan)
                 self._adopt(GraphStatistics(*sums, BUILT_BEFOREHAND, plan.weighting), X=X)
         return self
 
     def _cross_validate(self, X: Source, y: Any, recipe: GraphRecipe, w: np.ndarray, groups: Any) -> None:
         """Fit; what parameters leave open is chosen on folds of the samples."""
-        recipe = recipe.settled(y, w)
+        given, recipe = recipe, recipe.settled(y, w, self.label_kinds)
+        self.label_kinds_ = kinds_taken(given, recipe) if isinstance(given, AutoGraph) else None
         data, fold = self._data(X, w), None
         if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
             fold = divide(recipe, y, w, copies_together(X, groups), self.cv)
@@ -220,6 +228,7 @@ class IGSFA(LabelledEstimator):
         n_components: int | None = None,
         *,
         graph: Any = "auto",
+        label_kinds: Any = None,
         expansion: Any = "identity",
         delta_threshold: float = 1.96,
         n_slow: Any = None,

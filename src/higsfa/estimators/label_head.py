@@ -15,7 +15,8 @@ from sklearn.model_selection import GroupKFold, KFold, check_cv
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from higsfa.core.graph.labels import holds_classes, label_names, missing, numeric, pick_label
+from higsfa.core.graph.kinds import holds_classes, read_kinds
+from higsfa.core.graph.labels import label_names, missing, numeric, pick_label
 from higsfa.estimators.gaussian import (
     GaussianClasses,
     LabelClasses,
@@ -24,7 +25,7 @@ from higsfa.estimators.gaussian import (
     fit_gaussians,
     numeric_classes,
 )
-from higsfa.estimators.validation import assign, unchanged_on_error
+from higsfa.estimators.validation import LABEL_KINDS, assign, unchanged_on_error
 from higsfa.graphs import check_weights
 from higsfa.training.runner import one_blas_thread
 
@@ -53,6 +54,9 @@ class LabelHead(BaseEstimator):
     n_classes : int or dict of int by label, optional
         Number of classes of a numeric label; min(39, N // 20) by default. A label with fewer distinct values gets a
         class for each. A dict entry makes a label numeric that would count as categorical.
+    label_kinds : dict from labels to "categorical" or "numeric", or one of these for a single label, optional
+        What labels are, where the guess is wrong or unsure: text, booleans and a pandas Categorical are classes; so are
+        at most 20 different whole numbers that repeat, and codes 0, 1, 2, ... without a gap that repeat.
     integer : bool or dict of bool by label, default=False
         Round numeric estimates down to integers, as the paper does with ages.
     regressor : scikit-learn estimator or dict of them by label, optional
@@ -83,8 +87,7 @@ class LabelHead(BaseEstimator):
 
     Notes
     -----
-    A label is categorical if it is a pandas Categorical or holds strings, booleans or at most 20 distinct integers;
-    turn others into strings. Samples without a label (NaN, None, pd.NA) are left out for that label. Tied samples on
+    Samples without a label (NaN, None, pd.NA) are left out for that label. Tied samples on
     the border of two classes belong to both in proportion, so the order of rows does not matter. Constant features
     are ignored.
 
@@ -107,6 +110,7 @@ class LabelHead(BaseEstimator):
     _parameter_constraints: dict[str, Any] = {
         "n_used_features": [Interval(Integral, 1, None, closed="left"), StrOptions({"cv"}), dict, None],
         "n_classes": [Interval(Integral, 1, None, closed="left"), dict, None],
+        "label_kinds": LABEL_KINDS,
         "integer": ["boolean", dict],
         "regressor": [HasMethods(["fit", "predict"]), dict, None],
         "regularization": [Interval(Real, 0, 1, closed="both")],
@@ -119,6 +123,7 @@ class LabelHead(BaseEstimator):
         n_used_features: Any = None,
         n_classes: Any = None,
         *,
+        label_kinds: Any = None,
         integer: Any = False,
         regressor: Any = None,
         regularization: float = 0.0,
@@ -152,6 +157,7 @@ class LabelHead(BaseEstimator):
             if not names:
                 raise ValueError("y: LabelHead requires y to be passed, but the target y is None or holds no label")
             self._check_names(names)
+            kinds = _kinds(self.label_kinds, self.n_classes, y)
             w = check_weights(sample_weight, len(X))
             self.output_form_ = _form(y)
             self.classes_: dict[Any, Any] = {}
@@ -164,7 +170,7 @@ class LabelHead(BaseEstimator):
                 column = pick_label(y, name)
                 if len(column) != len(X):
                     raise ValueError(f"y: label {name!r} has {len(column)} values for {len(X)} samples")
-                task = _task(name, X, column, holds_classes(y, name, w > 0), w, groups, self.n_classes)
+                task = _task(name, X, column, holds_classes(y, name, w > 0, kinds), w, groups, self.n_classes)
                 self._fit_label(task, sample_weight is not None, cv)
         return self
 
@@ -314,6 +320,17 @@ def _task(
             "but is for numeric labels; leave this one out"
         ) from None
     return _Task(name, Y, values, w, numeric_classes(values, w, asked, name), groups, known)
+
+
+def _kinds(label_kinds: Any, n_classes: Any, y: Any) -> dict[Any, str]:
+    """What is said about labels: by `label_kinds`, or by a number of classes, which is for numbers."""
+    kinds = read_kinds(label_kinds, y)
+    for name, n in n_classes.items() if isinstance(n_classes, Mapping) else ():
+        if n is not None and kinds.setdefault(name, "numeric") != "numeric":
+            raise ValueError(
+                f"n_classes={n_classes!r} is for numbers, but label_kinds says that {name!r} is categorical"
+            )
+    return kinds
 
 
 def _estimate(model: Any, Y: Floats, classes: NDArray[Any], is_numeric: bool) -> NDArray[Any]:

@@ -29,6 +29,7 @@ from higsfa.estimators.validation import (
     assert_finite,
     batches,
     check_data,
+    check_n_slow,
     check_out,
     dask_transform,
     explained,
@@ -36,8 +37,11 @@ from higsfa.estimators.validation import (
     is_dask,
     product_dtype,
     unchanged_on_error,
+    warn_if_channels_first,
     working_dtype,
 )
+from higsfa.graphs import check_weights
+from higsfa.graphs.recipes import kinds_taken
 from higsfa.training.budget import Budget, Workload, make_budget, parse_memory, tile_size
 from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.choice import choose_options
@@ -193,19 +197,26 @@ class Network(Extractor):
             n, shape, pixels = len(source), self._input_shape_of(source.shape), source
             plans = self._planned(shape, len(np.unique(source.sample_index)))
             front = make_front(self.front, self.layers, shape)
+            warn_if_channels_first(shape, len(plans[0].fields.shape))
+            for number, plan in enumerate(plans if self._preserve else [], 1):
+                check_n_slow(plan.options.n_slow, plan.n_components, f"layer {number}: ")
             if front is not None:
                 source = front.fit_source(source, shape).seen(source)
             is_built = isinstance(given, TrainingGraph)
             if is_built and (weights is not None or groups is not None):
                 raise ValueError(BUILT)
-            graph = given if is_built else given.build(y, sample_weight=weights, groups=groups, n_samples=n)
+            recipe = (
+                given if is_built else given.settled(y, check_weights(weights, n), getattr(self, "label_kinds", None))
+            )
+            self.label_kinds_ = kinds_taken(given, recipe)
+            graph = given if is_built else recipe.build(y, sample_weight=weights, groups=groups, n_samples=n)
             if graph.n_samples != n:
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {n}")
             dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=precision) for plan in plans]
             held_out: Any = [None] * len(plans)
             if any(plan.options.is_open for plan in plans):
-                halves = None if is_built else find_halves(source, given, y, graph.sample_weight, groups)
+                halves = None if is_built else find_halves(source, recipe, y, graph.sample_weight, groups)
                 plans, held_out = self._chosen(plans, halves, pixels, dtype)
             saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)
             with explained(self, pixels), progress(self.verbose, plans) as on_layer:

@@ -13,19 +13,24 @@ from higsfa.core.graph.labels import as_labels
 from higsfa.estimators.federated import FederatedNetwork
 from higsfa.estimators.network import Network
 from higsfa.estimators.parameters import LABELS, NETWORK, NO_LABELS, documented, fit_documented
-from higsfa.estimators.validation import assign
+from higsfa.estimators.validation import LABEL_KINDS, assign, warn_if_recording
 from higsfa.graphs import GraphRecipe, SequenceGraph, as_recipe
 
 
 class _LabelledNetwork(FederatedNetwork):
     _needs_labels = True
-    _parameter_constraints = {**Network._parameter_constraints, "graph": [str, GraphRecipe]}
+    _parameter_constraints = {
+        **Network._parameter_constraints,
+        "graph": [str, GraphRecipe],
+        "label_kinds": LABEL_KINDS,
+    }
 
     def __init__(
         self,
         layers: Any = None,
         *,
         graph: Any = "auto",
+        label_kinds: Any = None,
         front: Any = "auto",
         input_shape: Any = None,
         n_jobs: int | None = None,
@@ -84,6 +89,7 @@ class _SequenceNetwork(Network):
 
         {parameters}
         """
+        warn_if_recording(y, groups)
         return self._fit(X, None, SequenceGraph(self.lag), None, groups, checkpoint)
 
 

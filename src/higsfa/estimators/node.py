@@ -26,6 +26,7 @@ from higsfa.estimators.validation import (
     batches,
     check_data,
     check_left_out,
+    check_n_slow,
     check_out,
     dask_transform,
     explained,
@@ -139,6 +140,8 @@ class NodeEstimator(Extractor):
         with explained(self, X):
             node = statistics.solve(options, clip_range=bool(self.clip_range))
         n_vanished, asked = statistics.n_vanished(), self.n_components
+        if self._preserve:
+            check_n_slow(self.n_slow, asked)
         if n_vanished:
             is_single = statistics.precision > 1e-10
             warnings.warn(

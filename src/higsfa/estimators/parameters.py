@@ -14,8 +14,13 @@ layers : list of Layer, optional
     The layers, bottom up; by default a pyramid for the shape of the input (see :func:`higsfa.presets.pyramid`).
 graph : recipe or str, default="auto"
     How labels become similarities: a recipe of :mod:`higsfa.graphs` or one of "clustered", "serial", "mixed",
-    "window", "sequence", "label", "code", "uniform". "auto" is clustered for discrete labels and serial for
-    continuous ones.
+    "window", "sequence", "label", "code", "uniform". "auto" is clustered for labels that name classes and serial
+    for numbers.
+label_kinds : dict from labels to "categorical" or "numeric", or one of these for a single label, optional
+    What labels are, where the guess of ``graph="auto"`` is wrong or unsure: text, booleans and a pandas Categorical are
+    classes; so are at most 20 different whole numbers that repeat, and codes 0, 1, 2, ... without a gap that repeat.
+    Labels are named as in y: columns, keys, or numbers of columns. Other graphs say it themselves. After `fit`,
+    `label_kinds_` has what labels were taken for.
 front : {"auto", "edges"}, OrientedEdges or None
     What comes before the layers: "edges" describes pictures by the strength of edges in cells, see
     :class:`higsfa.OrientedEdges`. "auto", the default for labelled networks: edges, if the network designs itself
@@ -72,10 +77,11 @@ verbose : int, default=0
 LABELS = """
 y : array-like of shape (n_samples,) or (n_samples, n_labels), DataFrame or dict of arrays, optional
     Labels. Missing values take a sample out of the graph of that label only."""
-NO_LABELS = "\ny : ignored"
+NO_LABELS = "\ny : ignored; `groups` tells recordings apart"
 FIT = """
-X : array-like of shape (n_samples, n_features), source, zarr or dask array
-    Samples; networks take them in shape (n_samples, *input_shape), too.
+X : array-like of shape (n_samples, n_features), source, zarr or dask array, list of pictures or of their files
+    Samples; networks take them in shape (n_samples, *input_shape), too. A list may hold arrays, tensors, PIL images or
+    paths of picture files, all of one size; pictures are in colour if any of them is, else grey.
 graph : recipe, TrainingGraph or str, optional
     Used instead of the parameter `graph`.
 sample_weight : array-like of shape (n_samples,), optional

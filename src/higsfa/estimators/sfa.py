@@ -15,7 +15,7 @@ from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators.choice import add_folds, divide, subset
 from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined
-from higsfa.estimators.validation import assign, check_data, unchanged_on_error
+from higsfa.estimators.validation import assign, check_data, unchanged_on_error, warn_if_recording
 from higsfa.graphs import SequenceGraph
 from higsfa.training.gather import NodeData
 from higsfa.training.sources import as_source
@@ -52,6 +52,7 @@ class SequenceEstimator(StreamEstimator):
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
+            warn_if_recording(y, groups)
             lengths = build.recording_lengths(groups, len(X))
             build.sequence(lengths, self.lag)  # an error if no two samples are neighbours
             data, fold = self._data(X, np.ones(len(X))), None

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+from PIL.Image import Image
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from higsfa.core.expansion.expansion import Expansion
+from higsfa.core.graph.kinds import KINDS
+from higsfa.core.graph.labels import as_labels, label_names
 from higsfa.core.sums.accumulate import PILOT
-from higsfa.graphs import SequenceGraph, as_recipe
-from higsfa.training.sources import Array, MappedFile, Source, as_source, is_chunked
+from higsfa.graphs import AutoGraph, GraphSum, SequenceGraph, as_recipe, check_weights
+from higsfa.training.sources import Array, MappedFile, Source, as_source, collected, is_chunked
 
 BUILT = "graph: a graph that is built has its sample_weight and groups already; pass them to recipe.build, not to fit"
+LABEL_KINDS: list[Any] = [dict, StrOptions(set(KINDS)), None]
+"""What the parameter `label_kinds` may be."""
 LAZY_PILOT = 64
 """Samples that are looked at beforehand where reading them takes work."""
 
@@ -52,6 +60,10 @@ class Extractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         Y = np.asarray(self.transform(X))
         recipe = as_recipe(self.graph) if hasattr(self, "graph") else SequenceGraph(self.lag)
+        if isinstance(recipe, AutoGraph | GraphSum):
+            taken, y = getattr(self, "label_kinds_", None) or {}, as_labels(y)
+            kinds = taken if set(taken) == set(label_names(y)) else self.label_kinds
+            recipe = recipe.settled(y, check_weights(sample_weight, len(Y)), kinds)
         graph = recipe.build(y, sample_weight=sample_weight, groups=groups, n_samples=len(Y))
         return float(graph.slowness(Y))
 
@@ -121,6 +133,23 @@ def _degree(expansion: Expansion) -> float:
     return max(powers)
 
 
+def _collected(estimator: Any, X: Any, allow_nd: bool) -> Any:
+    """Samples from a list or a tensor; for a single node each is a row."""
+    found, is_list = collected(X), isinstance(X, list | tuple) or getattr(X, "ndim", 0) == 1
+    if is_list and len(X) == 0:
+        if not hasattr(estimator, "n_features_in_"):
+            raise ValueError("X: Found 0 sample(s): the list is empty")
+        return np.empty((0, estimator.n_features_in_))
+    if allow_nd or not is_list or not isinstance(found, np.ndarray) or found.ndim < 3:
+        return found
+    if not estimator._needs_labels and not isinstance(next(iter(X)), Image):
+        raise ValueError(
+            f"X is a list of {len(X)} arrays of shape {found.shape[1:]}: if they are recordings, join them by "
+            "np.concatenate and tell them apart by groups; if they are samples, make each one row"
+        )
+    return found.reshape(len(found), -1)
+
+
 def check_data(
     estimator: BaseEstimator, X: Any, *, reset: bool, min_samples: int = 1, allow_nd: bool = False
 ) -> Source:
@@ -131,6 +160,8 @@ def check_data(
     """
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X is a masked array, and its mask would be ignored: fill it first")
+    if not isinstance(X, np.ndarray) or X.dtype.kind in "OSU":
+        X = _collected(estimator, X, allow_nd)
     lazy = isinstance(X, Source) or (hasattr(X, "chunks") and is_chunked(X))
     if lazy:
         source = as_source(X)
@@ -165,6 +196,47 @@ def check_data(
     if not lazy:
         source = as_source(X if shape is None else X.reshape(shape))
     return source
+
+
+def warn_if_recording(y: Any, groups: Any) -> None:
+    """Warn if labels, which are not used, look like the recording of each sample: long runs of one value each."""
+    values = np.asarray(y) if groups is None else np.empty(0)
+    if values.ndim != 1 or len(values) < 2 or values.dtype.kind not in "iuSUO":
+        return
+    if values.dtype.kind == "O" and not all(isinstance(value, str) for value in values):
+        return
+    n_runs = 1 + np.count_nonzero(values[1:] != values[:-1])
+    if 1 < n_runs == len(set(values.tolist())) and len(values) >= 4 * n_runs:
+        warnings.warn(
+            f"y is not used: samples were taken as one recording; if y tells which of {n_runs} recordings each belongs "
+            "to, pass it as groups=y",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def warn_if_channels_first(shape: tuple[int, ...], n_dimensions: int) -> None:
+    """Warn if samples look like pictures with the channels in front."""
+    if len(shape) == 3 and shape[0] in (1, 3) and min(shape[1:]) > 4:
+        a, b, c = shape
+        taken = f"{a} x {b} pixels with {c} channels" if n_dimensions == 2 else f"volumes of {a} x {b} x {c} points"
+        warnings.warn(
+            f"X: samples of shape {shape} were taken as {taken}; if they are pictures with {a} channel(s) in front, "
+            "put these last: np.moveaxis(X, 1, -1)",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def check_n_slow(n_slow: Any, n_components: Any, what: str = "") -> None:
+    """Warn if more slow features are asked for than features."""
+    if n_components is not None and isinstance(n_slow, Integral) and n_slow > n_components:
+        warnings.warn(
+            f"{what}n_slow={n_slow} is more than n_components={n_components}: there are {n_components} slow features, "
+            "and none are left to rebuild the input from",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def batches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:

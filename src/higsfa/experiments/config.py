@@ -285,8 +285,8 @@ PaperPreset = Literal["higsfa_g3", "hgsfa_g3", "higsfa_g3_hgsfa_parameters", "hi
 
 @follows(
     HiGSFA,
-    # Graph and shape come from other tables, the engine from an option; the run shows progress itself.
-    leave_out=("graph", "input_shape", "engine", "verbose"),
+    # Graph, kinds and shape come from other tables, the engine from an option; the run shows progress itself.
+    leave_out=("graph", "label_kinds", "input_shape", "engine", "verbose"),
     types={"memory_limit": Memory | None},
 )
 class NetworkTable(Table):
@@ -309,7 +309,7 @@ class NetworkTable(Table):
         "cv": Annotated[int, Field(ge=2, le=1000)],
         "candidates": Annotated[list[Count], Field(min_length=1, max_length=1000)] | None,
     },
-    leave_out=("regressor",),  # an object
+    leave_out=("regressor", "label_kinds"),  # an object; kinds are in [labels]
 )
 class HeadTable(Table):
     """The supervised step on top of the features, a `higsfa.LabelHead`."""

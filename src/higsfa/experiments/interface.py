@@ -323,6 +323,10 @@ class Progress(Protocol):
         """`n` steps of the stage are done."""
         return
 
+    def remark(self, text: str) -> None:
+        """A line to be read; not every progress shows it."""
+        return
+
 
 class Silent(Progress):
     """Shows nothing."""
@@ -338,6 +342,11 @@ class Log:
 
     def stage(self, text: str, total: int | None = None) -> None:
         self.progress.stage(text, total)
+        self.note(text)
+
+    def remark(self, text: str) -> None:
+        if hasattr(self.progress, "remark"):
+            self.progress.remark(text)
         self.note(text)
 
     def note(self, text: str) -> None:

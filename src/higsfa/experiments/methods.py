@@ -101,7 +101,8 @@ def make_network(
     `delta_threshold` replaces that of the config, for layers whose number of slow features is not fixed.
     """
     table = config.network
-    params = {**table.params(HiGSFA), "graph": make_graph(config, labels), "engine": engine}
+    kinds = {label.name: label.kind for label in labels}
+    params = {**table.params(HiGSFA), "graph": make_graph(config, labels), "label_kinds": kinds, "engine": engine}
     del params["layers"]
     with in_one_line("[network]"):
         if table.n_jobs == 0:

@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ import tomli_w
 from numpy.typing import NDArray
 
 from higsfa import __version__
+from higsfa.core.graph.labels import ALIKE
 from higsfa.evaluation.schema import FORMAT, MAX_NPZ, Metrics, guarded, to_json
 from higsfa.experiments import interface, score
 from higsfa.experiments.config import Config
@@ -90,7 +92,8 @@ def train(
     with interface.of_the_disk(folder):
         if check_folder(folder, config, resume=resume, overwrite=overwrite):
             return Run(folder, progress=progress)
-        with _workers(dask) as engine:
+        with _workers(dask) as engine, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", f".*{ALIKE}", UserWarning)  # told already
             progress.stage("read the data", None)
             experiment = _opened(config)
             begin_folder(folder, config, overwrite=overwrite)
@@ -131,6 +134,8 @@ def _workers(address: str | None) -> Iterator[str]:
 
 def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine: str) -> None:
     log.note(f"{config.title}, higsfa {__version__}")
+    for label in experiment.labels:
+        log.remark(f"{label.name}: {label.taken}")
     started, checkpoint = time.monotonic(), folder / CHECKPOINT
     experiment = decoded(config, experiment, checkpoint)
     for text in experiment.warnings:

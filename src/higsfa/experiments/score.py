@@ -47,11 +47,11 @@ def fit_head(config: Config, features: Features, samples: Samples, n_features: A
     """Train the supervised step; `n_features` is a number, "cv", or a dict of these by label ("cv" by default)."""
     labels = {label.name: samples.labels[label.name] for label in features.labels}
     given = n_features if isinstance(n_features, Mapping) else dict.fromkeys(labels, n_features)
-    # LabelHead treats a label as numeric if it is given the number of classes.
     usual = {label.name: n_classes(labels[label.name]) for label in features.labels if label.is_numeric}
     params = config.head.params(LabelHead) | {
         "n_used_features": {name: given.get(name, "cv") for name in labels},
         "n_classes": {name: config.head.n_classes.get(name, n) for name, n in usual.items()},
+        "label_kinds": {label.name: label.kind for label in features.labels},
         "integer": {name: name in config.head.integer for name in labels},
     }
     with in_one_line("[head]"):

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa import sources
-from higsfa.core.graph.labels import encode_classes, is_discrete, missing, numeric
+from higsfa.core.graph.kinds import CATEGORICAL, NUMERIC, kind_of
+from higsfa.core.graph.labels import encode_classes, missing, numeric
 from higsfa.evaluation import protocols
 from higsfa.evaluation.schema import LARGEST
 from higsfa.experiments.config import Config, DataTable, FileData, LabelTable
@@ -34,10 +35,15 @@ class Label:
     name: str
     is_numeric: bool
     unit: str | None
+    taken: str = ""
+    """What it was taken for, and how to say something else, for people."""
+
+    @property
+    def kind(self) -> str:
+        return NUMERIC if self.is_numeric else CATEGORICAL
 
     def record(self, classes: list[str] | None) -> dict[str, Any]:
-        kind = "numeric" if self.is_numeric else "categorical"
-        return {"name": self.name, "kind": kind, "unit": self.unit, "classes": classes}
+        return {"name": self.name, "kind": self.kind, "unit": self.unit, "classes": classes}
 
 
 def read_labels(config: Config, data: Samples) -> tuple[list[Label], dict[str, NDArray[Any]]]:
@@ -57,20 +63,35 @@ def read_labels(config: Config, data: Samples) -> tuple[list[Label], dict[str, N
         if clash := min(columns & taken, default=None):
             raise ExperimentError(f"data.labels: {name!r} clashes with {clash!r} in predictions.csv; rename it")
         taken |= columns
-        labels.append(_label(name, config.labels.get(name, LabelTable()), data.labels[name]))
-        values[name] = label_values(labels[-1], config, data.labels[name])
+        label = _label(name, config.labels.get(name, LabelTable()), data.labels[name])
+        values[name] = label_values(label, config, data.labels[name])
         if missing(values[name]).all():
             raise ExperimentError(f"label {name!r}: all its values are missing; leave it out of data.labels")
+        labels.append(replace(label, taken=_range(values[name], label.is_numeric) + label.taken))
     return labels, values
 
 
 def _label(name: str, table: LabelTable, values: NDArray[Any]) -> Label:
     if table.names is not None and table.kind == "numeric":
         raise ExperimentError(f"[labels.{name}]: names are for categorical labels; leave them out or change kind")
-    is_open = table.kind == "auto" and table.names is None
-    is_numeric = table.kind == "numeric" or (is_open and not is_discrete(values))
+    if table.kind == "auto" and table.names is None:
+        kind = kind_of(values)
+        is_numeric, taken = not kind.is_class, ""
+        if kind.n_whole:
+            other, meant = (NUMERIC, "measure something") if kind.is_class else (CATEGORICAL, "name classes")
+            taken = f'; whole numbers, so say kind = "{other}" in [labels.{name}] if they {meant}'
+    else:
+        is_numeric, taken = table.kind == NUMERIC, f", as [labels.{name}] says"
     usual = "years" if is_numeric and name == "age" else None
-    return Label(name, is_numeric, usual if table.unit is None else table.unit)
+    return Label(name, is_numeric, usual if table.unit is None else table.unit, taken)
+
+
+def _range(values: NDArray[Any], is_numeric: bool) -> str:
+    present = values[~missing(values)]
+    n = len(set(present.tolist()))
+    if not is_numeric:
+        return f"{n:,} classes"
+    return f"a number, {present.min():g} to {present.max():g} ({n:,} values)"
 
 
 def label_values(label: Label, config: Config, values: NDArray[Any]) -> NDArray[Any]:
@@ -122,6 +143,12 @@ def open_experiment(config: Config, *, n_jobs: int | None = None) -> Experiment:
     """Read the data and cut them into folds. Picture files are decoded when they are read; see `decoded`."""
     data = _grouped(read_data(config.data, n_jobs=n_jobs))
     labels, values = read_labels(config, data)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for label in labels:
+            if not label.is_numeric:
+                encode_classes(values[label.name])  # warns of names that differ in nothing but blanks
+    data = replace(data, warnings=data.warnings + noted(caught))
     truth = dict(values)
     if config.protocol.binary_race:
         values["race"], truth["race"] = _binary_race(values)

@@ -55,7 +55,7 @@ class LabelGraph(GraphRecipe):
         self.label_range = label_range
         self.deltas = deltas
 
-    def settled(self, y: Any, w: np.ndarray) -> LabelGraph:
+    def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> LabelGraph:
         if self.label_range is not None:
             return self
         _, _, *found = self.check(pick_label(y, self.label, len(w)), w)

@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator
 
 from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
-from higsfa.core.graph.labels import as_labels, encode_classes, holds_classes, label_names, numeric, pick_label
+from higsfa.core.graph.kinds import KINDS, holds_classes, read_kinds
+from higsfa.core.graph.labels import as_labels, encode_classes, label_names, numeric, pick_label
 from higsfa.training.statistics import Origin
 
 
@@ -51,8 +52,8 @@ class GraphRecipe(BaseEstimator):
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         raise TypeError(f"{type(self).__name__} is no complete recipe")
 
-    def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
-        """The recipe with what it takes from all labels and sample weights filled in."""
+    def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:
+        """The recipe with what it takes from all labels and sample weights filled in, told what labels are."""
         return self
 
     def origin(self, y: Any) -> Origin:
@@ -122,8 +123,8 @@ class GraphSum(GraphRecipe):
     def is_low_rank(self) -> bool:  # type: ignore[override]
         return all(graph.is_low_rank for graph in self.graphs)
 
-    def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
-        return GraphSum([graph.settled(y, w) for graph in self.graphs], self.weights)
+    def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:
+        return GraphSum([graph.settled(y, w, label_kinds) for graph in self.graphs], self.weights)
 
     def makes(self, origin: Origin) -> bool:
         graphs, weights = _terms(self)
@@ -316,10 +317,10 @@ class EdgeGraph(GraphRecipe):
 class AutoGraph(GraphRecipe):
     """Clustered for each label that names classes, else serial.
 
-    Classes are strings, booleans, up to 20 distinct integers, and whatever is a pandas Categorical.
+    :mod:`higsfa.core.graph.kinds` has the rule; `label_kinds` of estimators overrules it.
     """
 
-    def settled(self, y: Any, w: np.ndarray) -> GraphRecipe:
+    def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:
         names = label_names(y)
         if not names:
             raise ValueError(
@@ -327,9 +328,10 @@ class AutoGraph(GraphRecipe):
                 "pass labels, or a graph such as SequenceGraph() for time series"
             )
         recipes: list[GraphRecipe] = []
+        kinds = read_kinds(label_kinds, y)
         for name in names:
             pick_label(y, name, len(w))
-            recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0) else SerialGraph(name))
+            recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0, kinds) else SerialGraph(name))
         return recipes[0] if len(recipes) == 1 else GraphSum(recipes)
 
     def makes(self, origin: Origin) -> bool:
@@ -359,6 +361,13 @@ def as_recipe(graph: Any) -> GraphRecipe:
     if isinstance(graph, str):
         raise ValueError(f"graph={graph!r} is unknown; use one of {sorted(SHORTHANDS)} or a recipe of higsfa.graphs")
     raise TypeError(f"graph must be a recipe of higsfa.graphs or a string, got {type(graph).__name__}")
+
+
+def kinds_taken(given: Any, settled: GraphRecipe) -> dict[Any, str] | None:
+    """What an automatic graph took labels for; None for other graphs."""
+    if not isinstance(given, AutoGraph):
+        return None
+    return {part.label: KINDS[isinstance(part, SerialGraph)] for part in _terms(settled)[0]}
 
 
 MIN_WEIGHT, MAX_WEIGHT = 1e-100, 1e100

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import cache, partial
-from inspect import signature
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -27,7 +26,8 @@ RECIPES: dict[str, Any] = {
     for recipe in (*_LABELLED, *_LOW_RANK, graphs.SequenceGraph, graphs.EdgeGraph, graphs.GraphSum)
 }
 LEFT_OUT = ("regressor",)  # parameters that are not saved
-LATER = ("front",)  # parameters that files of protocol 1 may lack
+ADDED: dict[str, Any] = {"label_kinds": None, "front": None}
+"""Parameters that came after the first files of protocol 1, with what those mean."""
 MAX_DEPTH = 8  # of sums of recipes within sums
 MAX_EXPANSION, MAX_TERM = 4096, 128  # characters
 MAX_PATH = 4096  # characters of any other text, such as a path
@@ -41,6 +41,7 @@ def _dictionary(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 T = TypeVar("T")
 LabelName = int | Text
+LabelKind = Literal["categorical", "numeric"]
 Size = Annotated[int, Field(ge=1, le=MAX_VALUES)]
 Path = Annotated[str, AfterValidator(partial(short, longest=MAX_PATH))]
 Sizes = Annotated[list[int], Field(max_length=8, fail_fast=True), AfterValidator(tuple)]
@@ -78,6 +79,7 @@ TYPES: dict[str, Any] = {
     "deltas": Annotated[list[float], Field(max_length=MAX_LIST, fail_fast=True), AfterValidator(tuple)] | None,
     "n_used_features": int | Literal["cv"] | ByLabel[int | Literal["cv"] | None] | None,
     "n_classes": int | ByLabel[int | None] | None,
+    "label_kinds": LabelKind | ByLabel[LabelKind] | None,
     "integer": bool | ByLabel[bool],
     "regularization": float,
     "cv": int,
@@ -87,14 +89,17 @@ TRUTH = ("mirrored", "self_loops", "integer")
 
 @cache
 def _record(cls: type) -> type[Record]:
-    """The parameters of a class; those without a type above are plain values.
-
-    What came after protocol 1 was frozen may be missing in a file, and has its default then.
-    """
+    """The parameters of a class; those without a type above are plain values."""
     names = [name for name in cls._get_param_names() if name not in LEFT_OUT]  # type: ignore[attr-defined]
-    defaults = {name: signature(cls).parameters[name].default if name in LATER else ... for name in names}
-    types: dict[str, Any] = {name: ((SPECIAL | TYPES).get(name, Plain), defaults[name]) for name in names}
+    types: dict[str, Any] = {name: ((SPECIAL | TYPES).get(name, Plain), ...) for name in names}
     return create_model(cls.__name__, __base__=Record, **types)
+
+
+def _read_params(cls: type, record: Any, what: str) -> dict[str, Any]:
+    expected = _record(cls)
+    if isinstance(record, dict):
+        record = {name: value for name, value in ADDED.items() if name in expected.model_fields} | record
+    return dict(expected.read(record, what))
 
 
 class EdgesRecord(Record):
@@ -127,7 +132,7 @@ def pack_params(estimator: BaseEstimator, arrays: Arrays, prefix: str) -> dict[s
 def unpack_params(cls: type, record: Any, tensors: Tensors, prefix: str) -> Any:
     """An object of a known class with valid parameters."""
     what = f"parameters of {cls.__name__}"
-    params = dict(_record(cls).read(record, what))
+    params = _read_params(cls, record, what)
     if "expansion" in params:
         given = params["expansion"]
         expansion = read_expansion(getattr(given, "text", given))
@@ -243,7 +248,7 @@ def _unpack_graph(value: Any, tensors: Tensors, prefix: str, depth: int = 0) -> 
         given = EdgesRecord.read(rest, "graph")
         edges = _unpack_edges(tensors, prefix, given.sparse)
         return graphs.EdgeGraph(edges, _unpack_array(given.node_weights, tensors, f"{prefix}node_weights"))
-    params = dict(_record(RECIPES[name]).read(rest, f"graph {name}"))
+    params = _read_params(RECIPES[name], rest, f"graph {name}")
     if name == "GraphSum":
         parts = enumerate(params["graphs"])
         params["graphs"] = [_unpack_graph(part, tensors, f"{prefix}{k}.", depth + 1) for k, part in parts]

@@ -7,12 +7,11 @@ import pandas as pd
 import pytest
 
 from higsfa.core.graph import labels
+from higsfa.core.graph.kinds import holds_classes
 from higsfa.core.graph.labels import (
     as_labels,
     encode_classes,
     find_classes,
-    holds_classes,
-    is_discrete,
     label_names,
     missing,
     numeric,
@@ -106,26 +105,6 @@ def test_infinite_numbers_are_refused_in_every_type():
             numeric(values, "graph")
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        (np.arange(400) % 20, True),
-        (np.arange(400) % 21, False),
-        (np.arange(400) % 20 * 10**12, True),
-        ((np.arange(5000) // 1200) * 1.0, True),
-        (np.append(np.zeros(2000), np.arange(30)), False),
-        (np.append(np.zeros(2000), 0.5), False),
-        (np.where(np.arange(400) % 3, np.arange(400) % 5, np.nan), True),
-        (NAMES[PICK], True),
-        (NAMES.astype(object)[PICK], True),
-        (np.array([1, None, 2.0], dtype=object), True),
-        (np.array([1, None, 2.5], dtype=object), False),
-    ],
-)
-def test_discrete_labels_are_names_or_few_whole_numbers(values, expected):
-    assert is_discrete(values) is expected
-
-
 def test_labels_with_names_stay_as_they_are_and_others_become_arrays():
     frame = pd.DataFrame({"a": [1, 2]})
     assert as_labels(frame) is frame
@@ -141,8 +120,8 @@ def _categorical_labels():
     return {
         "Categorical": (raw, None),
         "Series": (pd.Series(raw), None),
-        "column": (pd.DataFrame({"y": raw, "x": np.arange(200.0)}), "y"),
-        "dict of Categorical": ({"y": raw, "x": np.arange(200.0)}, "y"),
+        "column": (pd.DataFrame({"y": raw, "x": np.arange(0.5, 200)}), "y"),
+        "dict of Categorical": ({"y": raw, "x": np.arange(0.5, 200)}, "y"),
         "dict of Series": ({"y": pd.Series(raw, index=range(9, 209))}, None),
     }
 

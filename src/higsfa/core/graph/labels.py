@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from numbers import Number
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.intp]
 
-
+ALIKE = "differ only in case or in blanks"
 HASH_BITS = 16
 """Size of the table that values are looked up in by their bits; up to some dozens of classes rarely collide in it."""
 
@@ -44,7 +45,7 @@ def label_names(y: Any) -> list[Any]:
 
 def pick_label(y: Any, name: Any, n_samples: int | None = None) -> NDArray[Any]:
     """One label as a 1-D array, of `n_samples` values if given; with name None the only label there is."""
-    column = y if name is None and isinstance(y, np.ndarray) and y.ndim == 1 else _column(y, name)
+    column = y if name is None and isinstance(y, np.ndarray) and y.ndim == 1 else raw_label(y, name)
     dtype = getattr(column, "dtype", None)
     extension = dtype is not None and not isinstance(dtype, np.dtype)  # of pandas
     column = np.asarray(column, dtype=object) if extension else np.asarray(column)
@@ -56,12 +57,7 @@ def pick_label(y: Any, name: Any, n_samples: int | None = None) -> NDArray[Any]:
     return column
 
 
-def holds_classes(y: Any, name: Any, rows: NDArray[Any]) -> bool:
-    """Whether one label names classes: it says so (a pandas Categorical), or its values in `rows` look like it."""
-    return is_categorical(_column(y, name)) or is_discrete(pick_label(y, name)[rows])
-
-
-def _column(y: Any, name: Any) -> Any:
+def raw_label(y: Any, name: Any) -> Any:
     """One label as the user gave it."""
     names = label_names(y)
     if not names:
@@ -120,7 +116,10 @@ def find_classes(values: NDArray[Any]) -> tuple[Ints, NDArray[Any] | list[Any]]:
         return _object_classes(values.tolist())
     gone = missing(values)
     if not gone.any():
-        return _distinct(values)
+        codes, classes = _distinct(values)
+        if values.dtype.kind in "SU":
+            _warn_if_alike(classes.tolist())
+        return codes, classes
     codes = np.full(len(values), -1, dtype=np.intp)
     codes[~gone], classes = _distinct(values[~gone])
     return codes, classes
@@ -130,6 +129,7 @@ def _object_classes(values: list[Any]) -> tuple[Ints, list[Any]]:
     numbers = dict.fromkeys(values, -1)
     classes = [value for value in numbers if not _is_missing(value)]
     check_one_kind(classes)
+    _warn_if_alike(classes)
     numbers.update(zip(classes, range(len(classes)), strict=True))
     return np.fromiter(map(numbers.__getitem__, values), dtype=np.intp, count=len(values)), classes
 
@@ -145,6 +145,22 @@ def check_one_kind(classes: Iterable[Any]) -> None:
             f"y: classes must be all numbers or all texts, but there are numbers such as {examples['numbers']!r} and "
             f"texts such as {examples['texts']!r}; convert the labels to one type, for instance with str"
         )
+
+
+def _warn_if_alike(classes: list[Any]) -> None:
+    """Warn if names of classes differ only in case, or in blanks around them."""
+    known: dict[Any, Any] = {}
+    for value in classes:
+        if isinstance(value, str | bytes):
+            other = known.setdefault(value.strip().lower(), value)
+            if other != value:
+                warnings.warn(
+                    f"y: {other!r} and {value!r} {ALIKE}, and were taken as different classes; "
+                    "if they are one, write them alike, for instance with strip() and lower()",
+                    UserWarning,
+                    stacklevel=2,
+                )
+                return
 
 
 def _distinct(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
@@ -220,30 +236,8 @@ def numeric(values: NDArray[Any], what: str) -> NDArray[np.float64]:
         example = next((value for value in values[~gone]), None)
         raise ValueError(
             f"{what} orders samples by a numeric label, but the label holds values such as {example!r}; "
-            "use ClusteredGraph for classes"
+            "use ClusteredGraph, or label_kinds 'categorical', for classes"
         ) from None
     if np.isinf(out).any():
         raise ValueError(f"{what}: the label holds infinite values; use NaN for missing ones")
     return out
-
-
-def is_discrete(values: NDArray[Any]) -> bool:
-    """Whether a label names classes: strings, booleans, or at most 20 distinct whole numbers."""
-    gone = missing(values)
-    present = values[~gone] if gone.any() else values
-    if present.dtype.kind in "bSU":
-        return True
-    if present.dtype.kind == "O":
-        if any(isinstance(value, str | bytes | bool | np.bool_) for value in present):
-            return True
-        try:
-            present = present.astype(np.float64)
-        except (TypeError, ValueError):
-            return True
-    if present.dtype.kind not in "iuf" or len(present) == 0:
-        return False
-    head = np.unique(present[:1000])
-    if len(head) > 20 or np.any(head != np.floor(head)):
-        return False
-    _, distinct = _distinct(present)
-    return len(distinct) <= 20 and bool(np.all(distinct == np.floor(distinct)))

@@ -2,6 +2,7 @@
 
 from higsfa.training.sources.arrays import Array, MappedFile, as_source, is_chunked
 from higsfa.training.sources.base import Derived, Rows, Samples, Source, blocks, evenly_spread
+from higsfa.training.sources.lists import collected
 
 __all__ = [
     "Array",
@@ -12,6 +13,7 @@ __all__ = [
     "Source",
     "as_source",
     "blocks",
+    "collected",
     "evenly_spread",
     "is_chunked",
 ]

@@ -24,6 +24,7 @@ from higsfa.training.sources.base import Described, Rows, Samples, Shape, descri
 __all__ = ["ImageFileError", "ImageFiles", "images"]
 
 FORMATS = ("JPEG", "PNG", "BMP", "TIFF", "WEBP", "PPM", "GIF")
+MAX_PIXELS = 50_000_000
 EXTENSIONS = frozenset(
     (".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm", ".pnm", ".gif")
 )
@@ -52,7 +53,7 @@ def images(
     shape: tuple[int, int] | None = None,
     mode: str = "L",
     on_error: Literal["raise", "skip"] = "raise",
-    max_pixels: int = 50_000_000,
+    max_pixels: int = MAX_PIXELS,
     n_threads: int | None = None,
 ) -> ImageFiles:
     """Samples that are image files: JPEG, PNG, BMP, TIFF, WebP, PPM, and the first frame of GIF.
@@ -68,9 +69,9 @@ def images(
     shape : (height, width), optional
         Instead of a sampler: the largest centred part of this aspect ratio is resized, with antialiasing. Without
         either, all images must have the same size.
-    mode : {"L", "RGB"}, default="L"
-        Grey (height, width) or colour (height, width, 3), 8 bits. Transparency is ignored. Of 16 bits, the upper 8 are
-        used.
+    mode : {"L", "RGB", "auto"}, default="L"
+        Grey (height, width) or colour (height, width, 3), 8 bits; "auto" is colour if any of the files is, by their
+        headers. Transparency is ignored. Of 16 bits, the upper 8 are used.
     on_error : {"raise", "skip"}, default="raise"
         "raise": a bad file is an error when it is read (a missing one at once). "skip": every file is decoded once now,
         and bad ones are left out; see ``skipped`` and ``kept``.
@@ -85,9 +86,9 @@ def images(
         A source with attributes ``paths``; ``kept``, the positions of these among the paths given (so that
         ``labels[source.kept]`` are their labels); and ``skipped``, a dictionary from path to reason.
     """
-    for name, value, choices in (("mode", mode, ("L", "RGB")), ("on_error", on_error, ("raise", "skip"))):
+    for name, value, choices in (("mode", mode, ("L", "RGB", "auto")), ("on_error", on_error, ("raise", "skip"))):
         if value not in choices:
-            raise ValueError(f"{name}={value!r} must be {choices[0]!r} or {choices[1]!r}")
+            raise ValueError(f"{name}={value!r} must be {' or '.join(map(repr, choices))}")
     if sampler is not None and shape is not None:
         raise ValueError("give either sampler or shape: a sampler decides on the shape itself")
     if shape is not None and (len(shape) != 2 or min(shape) < 1):
@@ -97,6 +98,8 @@ def images(
         raise ValueError(f"n_threads={n_threads} must be at least 1")
     found = _listed(paths)
     size = None if shape is None else (int(shape[0]), int(shape[1]))
+    if mode == "auto":
+        mode = "RGB" if any(_in_threads(_has_colour, found, threads)) else "L"
     decoder = Decoder(sampler, size, mode, int(max_pixels))
     if on_error == "skip":
         return _usable(found, decoder, threads)
@@ -106,6 +109,20 @@ def images(
         raise ImageFileError(missing[0], f"{len(missing)} of {len(found)} files do not exist: {names}")
     first = decoder(found[0])
     return ImageFiles(first.shape, first.dtype, tuple(found), decoder, threads, np.arange(len(found)))
+
+
+def _has_colour(path: Path) -> bool:
+    """Whether a file is a colour picture, by its header; if it is none at all, that shows when it is decoded."""
+    try:
+        with open_regular(path) as file, Image.open(file, formats=FORMATS) as opened:
+            return is_colour(opened)
+    except Exception:  # decoders raise many types of errors on damaged files
+        return False
+
+
+def is_colour(image: Image.Image) -> bool:
+    """Whether a picture has colours, or a palette of them."""
+    return not image.mode.startswith(("1", "L", "I", "F"))
 
 
 def _listed(paths: Paths) -> list[Path]:
@@ -207,7 +224,25 @@ class ImageFiles(Described):
 
 
 def _differs(shape: Shape, dtype: np.dtype[Any], expected: Shape, expected_dtype: np.dtype[Any]) -> str:
-    return f"its shape {shape} and dtype {dtype} are not those of the first image, {expected} and {expected_dtype}"
+    way = "; sources.images(paths, shape=(height, width)) makes all of one size" if shape != expected else ""
+    return f"its shape {shape} and dtype {dtype} are not those of the first image, {expected} and {expected_dtype}{way}"
+
+
+def upright(opened: Image.Image, mode: str, max_pixels: int, path: Path) -> Image.Image:
+    """A picture in a mode of 8 bits a channel, turned as its file says; it is decoded if it is not too large."""
+    width, height = opened.size
+    if width * height > max_pixels:
+        raise ImageFileError(path, f"has {width} x {height} pixels, and max_pixels is {max_pixels:,}")
+    opened.load()
+    image = ImageOps.exif_transpose(opened)
+    has_16_bits = opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format in ("PNG", "PPM"))
+    if has_16_bits:
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    elif image.mode in ("I", "F"):
+        raise ImageFileError(path, f"has pixels of 32 bits (mode {image.mode}), whose range is not known")
+    elif image.mode == "P":
+        image = image.convert("RGBA")
+    return image if image.mode == mode else image.convert(mode)
 
 
 @dataclass(frozen=True)
@@ -239,19 +274,7 @@ class Decoder:
     def _decoded(self, path: Path) -> Image.Image:
         """The image upright, in 8 bits a channel."""
         with open_regular(path) as file, Image.open(file, formats=FORMATS) as opened:
-            width, height = opened.size
-            if width * height > self.max_pixels:
-                raise ImageFileError(path, f"has {width} x {height} pixels, and max_pixels is {self.max_pixels:,}")
-            opened.load()
-            image = ImageOps.exif_transpose(opened)
-            has_16_bits = opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format in ("PNG", "PPM"))
-        if has_16_bits:
-            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-        elif image.mode in ("I", "F"):
-            raise ImageFileError(path, f"has pixels of 32 bits (mode {image.mode}), whose range is not known")
-        elif image.mode == "P":
-            image = image.convert("RGBA")
-        return image if image.mode == self.mode else image.convert(self.mode)
+            return upright(opened, self.mode, self.max_pixels, path)
 
     def _sampled(self, image: Image.Image, path: Path) -> Samples:
         if self.sampler is not None:
