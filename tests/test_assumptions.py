@@ -68,7 +68,7 @@ def test_channels_at_the_end_are_fine():
     [
         (
             lambda: IGSFA(2, n_slow=3, graph="serial"),
-            "^n_slow=3 is more than n_components=2: there are 2 slow features",
+            "^n_slow=3 is more than n_components=2: all features are slow",
         ),
         (
             lambda: HiGSFA([Layer(2, n_components=2, n_slow=3)], graph="serial"),

@@ -625,6 +625,7 @@ def test_clones_share_nothing_and_fit_to_the_same_bits():
     assert repr(clone(network)) == repr(digit_network(graph=ClusteredGraph()))
 
 
+@pytest.mark.filterwarnings("ignore:layer 1. n_slow=3 is more than n_components=1:UserWarning")
 def test_grid_search_reaches_into_layers():
     X, y = small_digits()
     model = make_pipeline(digit_network(), KNeighborsClassifier())

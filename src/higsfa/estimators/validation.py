@@ -232,8 +232,8 @@ def check_n_slow(n_slow: Any, n_components: Any, what: str = "") -> None:
     """Warn if more slow features are asked for than features."""
     if n_components is not None and isinstance(n_slow, Integral) and n_slow > n_components:
         warnings.warn(
-            f"{what}n_slow={n_slow} is more than n_components={n_components}: there are {n_components} slow features, "
-            "and none are left to rebuild the input from",
+            f"{what}n_slow={n_slow} is more than n_components={n_components}: all features are slow, and none are left "
+            "to rebuild the input from",
             UserWarning,
             stacklevel=4,
         )
