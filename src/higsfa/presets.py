@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from higsfa.estimators import HGSFA, HSFA, HiGSFA, Layer
+from higsfa.estimators.edges import make_front
 from higsfa.estimators.layer import design_pyramid
 from higsfa.graphs import ClusteredGraph, SerialGraph
 
@@ -166,48 +167,33 @@ def qhsfa_1d(n_inputs: int, k: int = 8, **params: Any) -> HSFA:
     return HSFA(layers, input_shape=(n_inputs,), **params)
 
 
-def photographs(input_shape: Any = (16, 16, 13), graph: Any = None, **params: Any) -> HiGSFA:
-    """Five layers for the output of :func:`higsfa.images.oriented_edges` on photographs of 64 x 64 pixels.
+def photographs(input_shape: Any = (64, 64), graph: Any = "auto", **params: Any) -> Any:
+    """A network for photographs of any size, grey or in colour: a pyramid on the oriented edges of pictures.
 
     Parameters
     ----------
-    input_shape : (16, 16, channels), default=(16, 16, 13)
-        The fields fit 16 x 16 cells only; use :func:`pyramid` for others.
-    graph : recipe or str, optional
-        "auto" by default: clustered for discrete labels, serial for continuous ones. For several labels use a sum of
-        recipes, such as ``SerialGraph("age", n_groups=9) + ClusteredGraph("gender")``.
+    input_shape : tuple of int, default=(64, 64)
+        Height, width and, for colour, the number of channels.
+    graph : recipe or str, default="auto"
+        Clustered for classes and serial for numbers. For several labels use a sum of recipes, such as
+        ``SerialGraph("age", n_groups=9) + ClusteredGraph("gender")``.
     **params
-        Other parameters of :class:`higsfa.HiGSFA`.
+        Other parameters of :func:`pyramid`.
 
     Examples
     --------
     >>> from higsfa import presets
     >>> print(presets.photographs())  # doctest: +ELLIPSIS
-    HiGSFA for input 16x16x13, not fitted
+    HiGSFA for input 64x64, edges in 16x16 cells, not fitted
     layer  nodes  field  stride   sees   inputs  expanded  out
-        1    7x7    4x4     2x2    4x4  208>100       410   60
-        2    3x7    3x1     2x1    8x4      180       825   90
-        3    3x3    1x3     1x2    8x8      270       750  110
-        4    1x3    3x1     1x1   16x8      330       681  130
-        5    1x1    1x3     1x1  16x16      390       741  150
+        1    7x7    4x4     2x2  16x16  208>100       600   90
+        2    3x7    3x1     2x1  32x16      270       770  122
+        3    3x3    1x3     1x2  32x32      366       866  165
+        4    1x3    3x1     2x1  64x32      495       995  198
+        5    1x1    1x3     1x2  64x64      594      1594   60
     (nodes: ...)
     """
-    shape = tuple(input_shape)
-    if len(shape) != 3 or shape[:2] != (16, 16) or shape[2] < 2:
-        raise ValueError(
-            f"input_shape must be 16 x 16 cells with several channels, such as (16, 16, 13), got {shape}; "
-            "use presets.pyramid (with n_dimensions=2 if there are channels) for other inputs"
-        )
-    expansion = "identity | power0.8{} | normalized_quadratic[:{}]"
-    options: dict[str, Any] = {"shrinkage": 0.01, "pad": True}
-    layers = [
-        Layer((4, 4), (2, 2), 60, pca=100, expansion=expansion.format("", 20), n_slow=16, **options),
-        Layer((3, 1), (2, 1), 90, expansion=expansion.format("", 10), n_slow=24, **options),
-        Layer((1, 3), (1, 2), 110, expansion=expansion.format("[:60]", 8), **options),
-        Layer((3, 1), (1, 1), 130, expansion=expansion.format("[:60]", 6), **options),
-        Layer((1, 3), (1, 1), 150, expansion=expansion.format("[:60]", 6), **options),
-    ]
-    return HiGSFA(layers, graph="auto" if graph is None else graph, input_shape=shape, **params)
+    return pyramid(input_shape, graph=graph, **{"front": "edges", **params})
 
 
 def pyramid(
@@ -215,11 +201,13 @@ def pyramid(
     n_components: int = 60,
     *,
     n_dimensions: int | None = None,
+    n_samples: int | None = None,
     network: type = HiGSFA,
+    front: Any = "auto",
     layer_params: dict[str, Any] | None = None,
     **params: Any,
 ) -> Any:
-    """A network for inputs of any shape.
+    """A network for inputs of any shape, as ``HiGSFA()`` makes it by itself.
 
     Parameters
     ----------
@@ -229,8 +217,13 @@ def pyramid(
         Number of features at the top.
     n_dimensions : int, optional
         Number of sizes that are dimensions, if the rule above is wrong.
+    n_samples : int, optional
+        How many different samples it will be trained on. With fewer than 4,000, the nodes of HiGSFA below the top only
+        preserve information.
     network : class, default=HiGSFA
         HiGSFA, HGSFA, HiSFA or HSFA.
+    front : {"auto", "edges"}, OrientedEdges or None
+        "auto": pictures of at least 16 x 16 pixels are described by their edges, in networks for labels.
     layer_params : dict, optional
         Parameters for all layers, such as ``{"delta_threshold": 1.9}``.
     **params
@@ -239,9 +232,16 @@ def pyramid(
     Examples
     --------
     >>> from higsfa import presets
-    >>> net = presets.pyramid((64, 64), n_components=50)
+    >>> net = presets.pyramid((64, 64), n_components=50, front=None)
     >>> len(net.layers), net.layers[-1].n_components
     (9, 50)
     """
-    layers = design_pyramid(input_shape, n_components, n_dimensions=n_dimensions, **(layer_params or {}))
-    return network(layers, input_shape=input_shape, **params)
+    shape = (input_shape,) if isinstance(input_shape, int) else tuple(input_shape)
+    if front == "auto" and (n_dimensions not in (None, 2) or not network._needs_labels):
+        front = None
+    made = make_front(front, None, shape)
+    grid = shape if made is None else made.plan(shape).out_shape
+    n_dimensions = n_dimensions if made is None else 2
+    few = n_samples if network._needs_labels and network._preserve else None
+    layers = design_pyramid(grid, n_components, n_dimensions=n_dimensions, n_samples=few, **(layer_params or {}))
+    return network(layers, input_shape=input_shape, front=made, **params)

@@ -160,7 +160,7 @@ class FederatedNetwork(Network):
             raise ValueError("input_shape: give it, so that all parties plan the same network")
         if make_front(self.front, self.layers, shape) is not None:
             raise ValueError(
-                "front: each party describes its pictures itself, by OrientedEdges, and passes the cells; set front=None"
+                "front: each party describes its pictures by OrientedEdges itself, and passes the cells; set front=None"
             )
         return [replace(plan, options=plan.options.settled()) for plan in self._planned(shape)]
 

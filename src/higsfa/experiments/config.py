@@ -13,6 +13,7 @@ from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -30,6 +31,8 @@ from higsfa.graphs import (
 )
 from higsfa.images import Distortion
 
+AUTO_SAMPLES, MAX_AUTO_COPIES = 60_000, 8
+"""How many samples copies = "auto" makes, and the most copies of one."""
 MAX_PIXELS = 2**34  # most pixels of synthetic faces, which are held in memory
 RENAMED = {"memory": "memory_limit", "n_features": "n_used_features"}
 """Old and new names of keys, for files of earlier versions and for messages."""
@@ -168,6 +171,7 @@ class NpzData(AnyData):
 class FileData(AnyData):
     folder: Path
     size: Annotated[int, Field(ge=4, le=1024)] = 96
+    colour: bool | Literal["auto"] = False
     normalise_contrast: bool = True
     on_bad_file: Literal["raise", "skip"] = "raise"
 
@@ -192,6 +196,7 @@ class FairfaceData(FileData):
 
 class FolderData(FileData):
     kind: Literal["folder"]
+    colour: bool | Literal["auto"] = "auto"  # if any picture has colours
     csv: Path
     path_column: Name = "file"
     split_column: Name | None = None
@@ -226,8 +231,14 @@ class LabelTable(Table):
 class DistortionTable(Table):
     """Distorted copies of the training images; the other keys are those of `higsfa.images.Distortion`."""
 
-    copies: Copies = 1
-    supervised_copies: Copies = 1
+    copies: Copies | Literal["auto"] = 1
+    supervised_copies: Copies | Literal["auto"] = 1
+
+    def n_copies(self, n_samples: int) -> tuple[int, int]:
+        """Copies for the network and for the supervised step; "auto" makes about 60,000 samples, at most 8 of each."""
+        usual = int(np.clip(round(AUTO_SAMPLES / max(1, n_samples)), 1, MAX_AUTO_COPIES))
+        network = usual if self.copies == "auto" else self.copies
+        return network, min(2, network) if self.supervised_copies == "auto" else self.supervised_copies
 
 
 @follows(
@@ -287,7 +298,7 @@ PaperPreset = Literal["higsfa_g3", "hgsfa_g3", "higsfa_g3_hgsfa_parameters", "hi
     HiGSFA,
     # Graph, kinds and shape come from other tables, the engine from an option; the run shows progress itself.
     leave_out=("graph", "label_kinds", "input_shape", "engine", "verbose"),
-    types={"memory_limit": Memory | None},
+    types={"memory_limit": Memory | None, "front": Literal["auto", "edges", "none"]},
 )
 class NetworkTable(Table):
     """The network; the other keys are parameters of `higsfa.HiGSFA`."""
@@ -380,11 +391,6 @@ class Config(Table):
     @property
     def is_hgsfa(self) -> bool:
         return self.network.kind == "HGSFA" or self.network.preset == "hgsfa_g3"
-
-    @property
-    def sees_edges(self) -> bool:
-        """Whether the input of the network is edges instead of pixels."""
-        return self.network.preset == "photographs" and self.network.layers is None
 
     def plain(self) -> dict[str, Any]:
         """All values but None, as JSON has them."""

@@ -66,7 +66,8 @@ def new_pictures(run: Any, shape: tuple[int, ...], paths: Paths, eyes: Any, crop
     is_files = isinstance(table, tables.FileData)
     sampler = face_sampler(table, found, places) if is_files else partial(normalize_pose, size=(shape[0], shape[1]))
     with in_one_line("the pictures cannot be read"):
-        return sources.images(found, partial(scaled, sampler=sampler, pixel_range=run.pixel_range))
+        mode = "RGB" if len(shape) == 3 else "L"
+        return sources.images(found, partial(scaled, sampler=sampler, pixel_range=run.pixel_range), mode=mode)
 
 
 def _eyes(eyes: Any, found: tuple[Path, ...]) -> NDArray[np.float64]:
@@ -209,8 +210,9 @@ def _npz(table: tables.NpzData) -> Samples:
                 raise ValueError(f"array {name!r} has shape {arrays[name].shape}, but there are {len(images)} images")
             if name != table.images and arrays[name].ndim != 1:
                 raise ValueError(f"array {name!r} must have one value per image, got shape {arrays[name].shape}")
-        if images.ndim not in (2, 3):
-            raise ValueError(f"array {table.images!r} must be (n, height, width) or (n, values), got {images.shape}")
+        if images.ndim not in (2, 3) and (images.ndim != 4 or images.shape[3] not in (1, 3)):
+            wanted = "(n, height, width), with 1 or 3 channels last or none, or (n, values)"
+            raise ValueError(f"array {table.images!r} must be {wanted}, got {images.shape}")
     is_test, chosen = None, np.arange(len(images))
     if table.split is not None:
         is_test, chosen = _split(arrays[table.split], table.train, table.test, f"array {table.split!r}")
@@ -221,7 +223,7 @@ def _npz(table: tables.NpzData) -> Samples:
 
 def _pixel_range(table: tables.NpzData, images: NDArray[Any]) -> PixelRange | None:
     """Black and white of images; None for other samples."""
-    if images.ndim != 3 or images.size == 0:
+    if images.ndim < 3 or images.size == 0:
         return None
     if table.pixel_range is not None:
         return table.pixel_range[0], table.pixel_range[1]
@@ -291,7 +293,8 @@ def _pictures(table: tables.FileData, n_jobs: int | None) -> Samples:
         raise ValueError(f"there are no pictures in {table.folder}; check data.folder")
     sampler = face_sampler(table, found.paths, found.eyes)
     threads = n_jobs if n_jobs is not None and n_jobs > 0 else None
-    pictures = sources.images(found.paths, sampler, on_error=table.on_bad_file, n_threads=threads)
+    mode = "auto" if table.colour == "auto" else "RGB" if table.colour else "L"
+    pictures = sources.images(found.paths, sampler, mode=mode, on_error=table.on_bad_file, n_threads=threads)
     notes = [*found.skipped, *(f"{path}: {reason}" for path, reason in pictures.skipped.items())]
     if len(notes) > 10:
         notes = [*notes[:10], f"... and {len(notes) - 10} more files left out"]

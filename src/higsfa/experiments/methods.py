@@ -93,10 +93,11 @@ def make_network(
     shape: tuple[int, ...],
     method: str = "main",
     *,
+    n_samples: int | None = None,
     delta_threshold: float | None = None,
     engine: str = "threads",
 ) -> Any:
-    """The network for samples of this shape: "main", or "hgsfa" or "higsfa_hgsfa_parameters" to compare with.
+    """The network for so many samples of this shape: "main", or "hgsfa" or "higsfa_hgsfa_parameters" to compare with.
 
     `delta_threshold` replaces that of the config, for layers whose number of slow features is not fixed.
     """
@@ -104,10 +105,11 @@ def make_network(
     kinds = {label.name: label.kind for label in labels}
     params = {**table.params(HiGSFA), "graph": make_graph(config, labels), "label_kinds": kinds, "engine": engine}
     del params["layers"]
+    params["front"] = None if table.front == "none" else table.front
     with in_one_line("[network]"):
         if table.n_jobs == 0:
             raise ValueError("n_jobs = 0: use 1 or more threads, or -1 for all cores")
-        network = _preset(config, shape, method, params)
+        network = _preset(config, shape, method, params, n_samples)
         threshold = delta_threshold if delta_threshold is not None else table.delta_threshold
         for layer in network.layers:
             layer.set_params(**table.layer_params.model_dump(exclude_none=True))
@@ -117,20 +119,21 @@ def make_network(
     return network
 
 
-def _preset(config: Config, shape: tuple[int, ...], method: str, params: dict[str, Any]) -> Any:
+def _preset(
+    config: Config, shape: tuple[int, ...], method: str, params: dict[str, Any], n_samples: int | None
+) -> Any:
     table = config.network
     kind = HGSFA if method == "hgsfa" or table.kind == "HGSFA" else HiGSFA
-    if table.layers is None and table.preset == "pyramid":
-        return presets.pyramid(shape, table.n_components, network=kind, **params)
-    if table.layers is None and table.preset not in ("single", "photographs"):
+    if table.layers is None and table.preset in ("pyramid", "photographs"):
+        params["front"] = "edges" if table.preset == "photographs" else params["front"]
+        return presets.pyramid(shape, table.n_components, network=kind, n_samples=n_samples, **params)
+    if table.layers is None and table.preset != "single":
         other = {"hgsfa": "hgsfa_g3", "higsfa_hgsfa_parameters": "higsfa_g3_hgsfa_parameters"}
         return getattr(presets, other.get(method, table.preset))(shape, **params)
     if table.layers is not None:
         layers = [Layer(**layer.params(Layer)) for layer in table.layers]
-    elif table.preset == "single":
-        layers = [Layer(tuple(shape), n_components=table.n_components, expansion=table.expansion)]
     else:
-        layers = presets.photographs(shape).layers
+        layers = [Layer(tuple(shape), n_components=table.n_components, expansion=table.expansion)]
     return kind(layers, input_shape=shape, **params)
 
 
@@ -175,7 +178,13 @@ def extract(
         return _linear(method, config, labels, sets, log, what)
     start, source, n = time.perf_counter(), sets.network.source, len(sets.network)
     network = make_network(
-        config, labels, source.shape, method.network, delta_threshold=method.delta_threshold, engine=engine
+        config,
+        labels,
+        source.shape,
+        method.network,
+        n_samples=len(np.unique(source.sample_index)),
+        delta_threshold=method.delta_threshold,
+        engine=engine,
     )
     with in_one_line(what):
         steps = network.estimate_cost(n, input_shape=source.shape).passes * n

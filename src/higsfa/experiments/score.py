@@ -247,7 +247,7 @@ def gather(
             "image_shape": None if data.pixel_range is None else list(data.source.shape),
             "pixel_range": None if data.pixel_range is None else list(data.pixel_range),
             "cropping": data.cropping,
-            "copies": 1 if config.distortion is None else config.distortion.copies,
+            "copies": 1 if config.distortion is None else config.distortion.n_copies(len(folds[-1].train))[0],
         },
         "labels": [label.record(classes.get(label.name)) for label in scored],
         "n_folds": len(folds),

@@ -19,7 +19,7 @@ from higsfa.evaluation.schema import LARGEST
 from higsfa.experiments.config import Config, DataTable, FileData, LabelTable
 from higsfa.experiments.data import Samples, read_data
 from higsfa.experiments.interface import ExperimentError, in_one_line, named, noted
-from higsfa.images import Distortion, oriented_edges
+from higsfa.images import Distortion
 from higsfa.sources import Source
 
 USUAL_LABELS = {
@@ -293,17 +293,12 @@ def make_sets(config: Config, fold: Fold) -> Sets:
         source = sources.repeat(fold.train.source, copies, Distortion(**{**params, "seed": seed}))
         return network_input(config, fold.train.subset(source.sample_index, source))
 
-    return Sets(distorted(table.copies, params["seed"]), distorted(table.supervised_copies, params["seed"] + 1), test)
+    copies, supervised_copies = table.n_copies(len(fold.train))
+    return Sets(distorted(copies, params["seed"]), distorted(supervised_copies, params["seed"] + 1), test)
 
 
 def network_input(config: Config, samples: Samples) -> Samples:
-    """What the network sees of samples: edges or pixels, in its precision."""
-    if config.sees_edges:
-        what = '[network] preset = "photographs"'
-        if samples.pixel_range is None or not _is_usual(samples):
-            raise ExperimentError(f'{what} is for {_unusual(samples)}, or use "pyramid"')
-        with in_one_line(what):
-            samples = replace(samples, source=sources.map(samples.source, oriented_edges), pixel_range=None)
+    """Samples in the precision of the network."""
     if config.network.dtype is not None:
         samples = replace(samples, source=sources.map(samples.source, partial(np.asarray, dtype=config.network.dtype)))
     return samples

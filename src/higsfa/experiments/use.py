@@ -136,7 +136,7 @@ class Run:
 
     @cached_property
     def decoder(self) -> LinearReconstruction:
-        if self.pixel_range is None or self.config.sees_edges:
+        if self.pixel_range is None:
             raise ExperimentError(f"{self.folder} was not trained on the pixels of pictures: there is nothing to draw")
         found = score.read_decoder(self.folder, int(self.network.n_components_), tuple(self.network.input_shape_))
         if found is not None:
@@ -155,7 +155,7 @@ class Run:
         return open_experiment(config, n_jobs=config.network.n_jobs)
 
     def pictures(self, paths: Paths, *, eyes: Any = None, cropped: bool = False) -> ImageFiles:
-        """New pictures, prepared as those of training: grey, of the same size, cut, range and contrast.
+        """New pictures, prepared as those of training: of the same colours, size, cut, range and contrast.
 
         Parameters
         ----------
@@ -174,8 +174,8 @@ class Run:
             For the methods below; its attribute ``paths`` tells which row is which picture.
         """
         shape = tuple(self.record.data.image_shape or ())
-        if len(shape) != 2 or self.pixel_range is None:
-            what = f"samples of shape {tuple(self.network.input_shape_)}, not on grey pictures"
+        if shape[2:] not in ((), (3,)) or len(shape) < 2 or self.pixel_range is None:
+            what = f"samples of shape {tuple(self.network.input_shape_)}, not on grey or RGB pictures"
             raise ExperimentError(f"{self.name} was trained on {what}, or grey values of unknown range: train it again")
         return new_pictures(self, shape, paths, eyes, cropped)
 
