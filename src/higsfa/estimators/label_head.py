@@ -268,9 +268,8 @@ class LabelHead(BaseEstimator):
         check_is_fitted(self, "models_")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         w = check_weights(sample_weight, len(X))
-        return float(
-            np.mean([self._score_label(name, X, pick_label(y, name, len(X)), w) for name in self.label_names_])
-        )
+        columns = {name: pick_label(y, name, len(X)) for name in self.label_names_}
+        return float(np.mean([self._score_label(name, X, column, w) for name, column in columns.items()]))
 
     @property
     def classes_(self) -> Any:

@@ -31,7 +31,7 @@ from higsfa.graphs import (
 from higsfa.images import Distortion
 
 MAX_PIXELS = 2**34  # most pixels of synthetic faces, which are held in memory
-RENAMED = {"memory": "memory_limit", "n_features": "n_used_features"}
+RENAMED = {"memory": "memory_limit", "n_features": "n_used_features", "regularization": "covariance"}
 """Old and new names of keys, for files of earlier versions and for messages."""
 RECIPES: dict[str, type[GraphRecipe]] = {
     "serial": SerialGraph,

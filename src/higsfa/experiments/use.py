@@ -313,9 +313,8 @@ class Run:
         for label in scored:
             name, classes = label.name, []
             if not label.is_numeric:
-                classes = score.classes_of(
-                    [fold.train.labels[name], fold.test.labels[name], self.head.label_classes_[name]]
-                )
+                columns = fold.train.labels[name], fold.test.labels[name], self.head.label_classes_[name]
+                classes = score.classes_of(list(columns))
             labels[name] = score.pooled_scores(label, [by_label[name]], true[name], found[f"estimate {name}"], classes)
         return {"run": self.name, "method": self.record.main.name, "n_test": len(fold.test), "labels": labels}
 
