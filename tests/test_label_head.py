@@ -679,14 +679,13 @@ def test_classifiers_work_in_the_tools_of_scikit_learn():
     X, y = load_wine(return_X_y=True)
     assert is_classifier(LabelClassifier())
     assert is_regressor(LabelRegressor())
-    assert isinstance(
-        check_cv(3, y, classifier=is_classifier(make_pipeline(GSFA(2), LabelClassifier()))), StratifiedKFold
-    )
+    pipeline = make_pipeline(GSFA(2), LabelClassifier())
+    assert isinstance(check_cv(3, y, classifier=is_classifier(pipeline)), StratifiedKFold)
     model = LabelClassifier(covariance="shared").fit(X, y)
     assert_array_equal(model.classes_, [0, 1, 2])
     expected = LinearDiscriminantAnalysis().fit(X[:, : model.n_used_features_[0]], y)
     assert np.mean(model.predict(X) == expected.predict(X[:, : model.n_used_features_[0]])) > 0.98
-    assert cross_val_score(LabelClassifier(), X, y).min() > 0.9
+    assert cross_val_score(LabelClassifier(), X, y).mean() > 0.95
     search = GridSearchCV(LabelClassifier(), {"covariance": ["shared", "separate"]}, cv=3).fit(X, y)
     assert search.score(X, y) > 0.95
     voting = VotingClassifier([("a", LabelClassifier(None)), ("b", GaussianNB())], voting="soft").fit(X, y)
@@ -695,9 +694,9 @@ def test_classifiers_work_in_the_tools_of_scikit_learn():
     )
     calibrated = CalibratedClassifierCV(LabelClassifier(), cv=3).fit(X, y)
     assert calibrated.score(X, y) > 0.95
-    assert make_pipeline(GSFA(2), LabelClassifier()).fit(X, y).score(X, y) > 0.95
+    assert pipeline.fit(X, y).score(X, y) > 0.95
     names = np.array(["a", "b", "c"])[y]
-    assert cross_val_score(make_pipeline(GSFA(2), LabelClassifier()), X, names).min() > 0.9
+    assert cross_val_score(pipeline, X, names).mean() > 0.95
 
 
 def test_regressors_work_in_the_tools_of_scikit_learn():
@@ -764,8 +763,8 @@ def test_integer_classes_come_back_as_integers_in_whatever_form():
         found = LabelHead(covariance="shared").fit(Y, table).predict(Y)
         columns = found.T if isinstance(found, np.ndarray) else [np.asarray(found[name]) for name in ("a", "b")]
         assert [column.dtype for column in columns] == [np.int16, np.int16]
-    nullable = pd.Series(pd.array(male, dtype="Int64"))
-    nullable[:9] = pd.NA
-    assert LabelHead().fit(Y, nullable).predict(Y).dtype == np.int64
+    nullable = pd.DataFrame({"a": pd.array(male, dtype="Int64")})
+    nullable.loc[:9, "a"] = pd.NA
+    assert LabelHead().fit(Y, nullable).predict(Y)["a"].dtype == np.int64
     huge = np.array([2**70, 3], dtype=object)[male]
     assert set(LabelHead().fit(Y, pd.Categorical(huge)).predict(Y)) == {2**70, 3}

@@ -162,6 +162,71 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
     return _figure(f"Confusion matrix, {label.name}", lead, alt, paint, height=3.6)
 
 
+def group_figure(metrics: Metrics, label: Label) -> Figure | None:
+    """The main method's scores by group, with twice their standard errors, and the score of all samples."""
+    own = metrics.main.scores(label)
+    if not own.by_group:
+        return None
+    overall, factor = (own.mae, 1) if label.is_numeric else (own.rate, 100)
+    rows: list[tuple[str, float, float, int]] = []
+    for name, part in own.by_group.items():
+        rows += [
+            (f"{shortened(name, 14)}: {shortened(group, 16)}", factor * score, 2 * factor * (error or 0), count)
+            for group, score, error, count in zip(part.group, part.score, part.se, part.count, strict=True)
+            if score is not None
+        ]
+
+    def paint(axes: Any) -> None:
+        names, scores, errors, counts = zip(*rows, strict=True)
+        places = np.arange(len(rows))
+        if overall is not None:
+            axes.axvline(factor * overall.mean, color=INK, linewidth=0.9, linestyle="--")
+        axes.errorbar(scores, places, xerr=errors, fmt="o", color=ACCENT, markersize=5, elinewidth=1.4)
+        axes.set_yticks(places, [f"{name} ({count:,})" for name, count in zip(names, counts, strict=True)])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        if label.is_numeric:
+            axes.set_xlim(left=0)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(True, axis="x")
+        axes.set_xlabel(_with_unit("MAE", label) if label.is_numeric else "correct (%)")
+
+    if not rows:
+        return None
+    better = "Further left" if label.is_numeric else "Further right"
+    lead = (
+        f"Each dot is a group of test samples, their number in parentheses; bars are two standard errors. {better} is "
+        "better; the dashed line is the score of all samples. A bar that does not reach the line tells a difference."
+    )
+    alt = f"Scores of {label.name} for {len(rows)} groups of test samples, with error bars."
+    return _figure(f"For whom it works: {label.name}", lead, alt, paint, height=1.0 + 0.24 * len(rows))
+
+
+def calibration_figure(metrics: Metrics, label: Label) -> Figure | None:
+    """A reliability diagram: the share of right estimates against their probability, with counts."""
+    found = metrics.main.scores(label).calibration
+    if not found or not found.count:
+        return None
+
+    def paint(axes: Any) -> None:
+        percents = [100 * np.array(values) for values in (found.probability, found.rate)]
+        axes.plot([0, 100], [0, 100], color=INK, linewidth=0.9, linestyle="--", label="perfect")
+        axes.plot(*percents, color=ACCENT, linewidth=2, marker="o", markersize=4, label="estimates")
+        counts = axes.twinx()
+        counts.bar(percents[0], found.count, width=6, color=FAINT, linewidth=0)
+        counts.set_ylim(0, 4 * max(*found.count, 1))
+        counts.set_axis_off()
+        counts.set_zorder(axes.get_zorder() - 1)
+        axes.set(xlim=(0, 102), ylim=(0, 102))
+        _finish(axes, "probability of the estimate (%)", "of these, correct (%)")
+
+    lead = (
+        "On the dashed line, probabilities can be believed; below it, estimates are less often right than they claim. "
+        f"Grey bars show how many test samples there are. Calibration error {percent(found.error)}."
+    )
+    alt = f"Reliability diagram of {label.name}; expected calibration error {percent(found.error)}."
+    return _figure(f"Calibration, {label.name}", lead, alt, paint)
+
+
 def delta_figure(metrics: Metrics) -> Figure | None:
     """Delta values of the first features on test samples."""
     values = {m.name: m.delta.test[:N_DELTAS] for m in metrics.methods if m.delta and m.delta.test}
