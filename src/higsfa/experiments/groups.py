@@ -60,10 +60,21 @@ def errors_by_group(
         out[name] = {
             "group": names,
             "score": [float(part.mean()) if len(part) else None for part in parts],
-            "se": [float(part.std(ddof=1) / np.sqrt(len(part))) if len(part) > 1 else None for part in parts],
+            "se": [_standard_error(part, label.is_numeric) for part in parts],
             "count": [len(part) for part in parts],
         }
     return out
+
+
+def _standard_error(scores: NDArray[Any], is_numeric: bool) -> float | None:
+    """Of a mean; of a rate as if two more samples were right and two wrong, so that five of five are not certain."""
+    n = len(scores)
+    if n < (2 if is_numeric else 1):
+        return None
+    if is_numeric:
+        return float(scores.std(ddof=1) / np.sqrt(n))
+    rate = (scores.sum() + 2) / (n + 4)
+    return float(np.sqrt(rate * (1 - rate) / (n + 4)))
 
 
 def calibration(true: NDArray[Any], estimated: NDArray[Any], probability: NDArray[Any]) -> dict[str, Any]:

@@ -168,22 +168,25 @@ def group_figure(metrics: Metrics, label: Label) -> Figure | None:
     if not own.by_group:
         return None
     overall, factor = (own.mae, 1) if label.is_numeric else (own.rate, 100)
-    rows: list[tuple[str, float, float, int]] = []
-    for name, part in own.by_group.items():
-        rows += [
-            (f"{shortened(name, 14)}: {shortened(group, 16)}", factor * score, 2 * factor * (error or 0), count)
+    rows = [
+        (place + gap / 2, f"{shortened(name, 14)}: {shortened(group, 16)} ({count:,})", factor * score, error)
+        for place, (gap, name, group, score, error, count) in enumerate(
+            (gap, name, group, score, 2 * factor * (error or 0), count)
+            for gap, (name, part) in enumerate(own.by_group.items())
             for group, score, error, count in zip(part.group, part.score, part.se, part.count, strict=True)
             if score is not None
-        ]
+        )
+    ]
 
     def paint(axes: Any) -> None:
-        names, scores, errors, counts = zip(*rows, strict=True)
-        places = np.arange(len(rows))
+        places, names, scores, errors = zip(*rows, strict=True)
+        ends = np.clip(np.add(scores, [np.negative(errors), errors]), 0, np.inf if label.is_numeric else 100)
         if overall is not None:
             axes.axvline(factor * overall.mean, color=INK, linewidth=0.9, linestyle="--")
-        axes.errorbar(scores, places, xerr=errors, fmt="o", color=ACCENT, markersize=5, elinewidth=1.4)
-        axes.set_yticks(places, [f"{name} ({count:,})" for name, count in zip(names, counts, strict=True)])
-        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.hlines(places, *ends, color=ACCENT, linewidth=1.4)
+        axes.scatter(scores, places, color=ACCENT, s=24, zorder=3)
+        axes.set_yticks(places, names)
+        axes.set_ylim(places[-1] + 0.5, -0.5)
         if label.is_numeric:
             axes.set_xlim(left=0)
         axes.tick_params(axis="y", length=0)
@@ -212,16 +215,17 @@ def calibration_figure(metrics: Metrics, label: Label) -> Figure | None:
         axes.plot([0, 100], [0, 100], color=INK, linewidth=0.9, linestyle="--", label="perfect")
         axes.plot(*percents, color=ACCENT, linewidth=2, marker="o", markersize=4, label="estimates")
         counts = axes.twinx()
-        counts.bar(percents[0], found.count, width=6, color=FAINT, linewidth=0)
+        bars = counts.bar(percents[0], found.count, width=6, color=FAINT, linewidth=0)
+        counts.bar_label(bars, [f"{count:,}" for count in found.count], fontsize=7.5, padding=1)
         counts.set_ylim(0, 4 * max(*found.count, 1))
         counts.set_axis_off()
         counts.set_zorder(axes.get_zorder() - 1)
-        axes.set(xlim=(0, 102), ylim=(0, 102))
+        axes.set(xlim=(0, 104), ylim=(0, 104))
         _finish(axes, "probability of the estimate (%)", "of these, correct (%)")
 
     lead = (
         "On the dashed line, probabilities can be believed; below it, estimates are less often right than they claim. "
-        f"Grey bars show how many test samples there are. Calibration error {percent(found.error)}."
+        f"Numbers and grey bars tell how many test samples there are. Calibration error {percent(found.error)}."
     )
     alt = f"Reliability diagram of {label.name}; expected calibration error {percent(found.error)}."
     return _figure(f"Calibration, {label.name}", lead, alt, paint)

@@ -190,8 +190,9 @@ def group_table(metrics: Metrics) -> Table | None:
             columns.append(_column(f"{label.name} rate", "%", *numbers, factor=100, decimals=1))
     columns.insert(0, _column("samples", "test", list(counts.values()), decimals=0))
     lead = (
-        f"{metrics.main.name}, group by group, ± the standard error: for whom it works, and for whom it works less "
-        "well. A mean over all samples hides a group that is small. Groups are what somebody wrote down about samples."
+        f"For whom {metrics.main.name} works, and for whom less well, ± the standard error: people must be able to see "
+        "it, and a mean over all samples hides small groups. Groups are what somebody wrote down about the samples. "
+        "Where they show people, estimates are statistical guesses about pictures, not facts about people."
     )
     return _table("Errors by group", lead, columns, [f"{name}: {group}" for name, group in rows], "group")
 
