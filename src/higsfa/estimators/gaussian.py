@@ -141,7 +141,7 @@ def _whiten(moments: ClassMoments, k: int) -> Floats:
     return np.asarray(A @ (vectors / np.sqrt(np.maximum(values, LEAST_POOLED))))
 
 
-def _spreads(moments: ClassMoments, B: Floats, c: int, mixtures: Floats) -> tuple[Floats, Floats, Floats]:
+def _spreads(moments: ClassMoments, B: Floats, c: Any, mixtures: Floats) -> tuple[Floats, Floats, Floats]:
     """Of one class: axes (r, r) of its covariance, and for each mixture variances (M, r) and log of its weight (M,)."""
     n, k, r = moments.weights[c], *B.shape
     own = np.minimum(1.0 - mixtures, _support(n, r))[:, None]

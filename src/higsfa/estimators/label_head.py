@@ -179,7 +179,7 @@ class LabelHead(BaseEstimator):
             self.output_form_ = _form(y)
             self.label_classes_: dict[Any, Any] = {}
             self.n_used_features_: dict[Any, int] = {}
-            self.covariance_: dict[Any, float | None] = {}
+            self.covariance_: dict[Any, Any] = {}
             self.is_numeric_: dict[Any, bool] = {}
             self.models_: dict[Any, Any] = {}
             self.cv_results_: dict[Any, dict[tuple[int, Any], float]] = {}

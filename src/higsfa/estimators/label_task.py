@@ -79,7 +79,7 @@ def make_task(
     return Task(name, Y, values, w, numeric_classes(values, w, asked, name), groups, known)
 
 
-def fit_model(task: Task, k: int, mixture: float | None, regressor: Any, weighted: bool) -> Any:
+def fit_model(task: Task, k: int, mixture: Any, regressor: Any, weighted: bool) -> Any:
     """Gaussians, or a copy of the regressor, fitted to the first k features."""
     if regressor is None:
         return fit_gaussians(class_moments(task.Y[:, :k], task.classes), k, mixture)
@@ -171,7 +171,7 @@ def mixtures_of(covariance: Any, name: Any) -> list[float]:
     named = {"auto": MIXTURES, "shared": (1.0,), "separate": (0.0,)}
     if isinstance(covariance, str) and covariance in named:
         return list(named[covariance])
-    if not isinstance(covariance, Real) or isinstance(covariance, bool) or not 0 <= covariance <= 1:
+    if not isinstance(covariance, Real) or isinstance(covariance, bool) or not 0 <= float(covariance) <= 1:
         wanted = "'auto', 'shared', 'separate', or a number from 0 (separate) to 1 (shared)"
         raise ValueError(f"covariance={covariance!r} for label {name!r}: give {wanted}")
     return [float(covariance)]

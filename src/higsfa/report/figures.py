@@ -19,7 +19,7 @@ from higsfa.report.reading import RunFolder
 from higsfa.report.tables import N_DELTAS, percent, short, shortened
 from higsfa.training.sources import evenly_spread
 
-MAX_POINTS, MAX_CURVE, MAX_COUNTED_CLASSES = 3000, 25, 10
+MAX_POINTS, MAX_CURVE, MAX_COUNTED_CLASSES, MAX_GROUPS = 3000, 25, 10, 60
 PER_STRIP, MAX_SIDE = 8, 128  # pictures of a strip, and their pixels
 DOT: dict[str, Any] = {"s": 5, "linewidths": 0, "rasterized": True}
 
@@ -176,11 +176,11 @@ def group_figure(metrics: Metrics, label: Label) -> Figure | None:
             for group, score, error, count in zip(part.group, part.score, part.se, part.count, strict=True)
             if score is not None
         )
-    ]
+    ][:MAX_GROUPS]
 
     def paint(axes: Any) -> None:
         places, names, scores, errors = zip(*rows, strict=True)
-        ends = np.clip(np.add(scores, [np.negative(errors), errors]), 0, np.inf if label.is_numeric else 100)
+        ends = np.clip(np.array(scores) + np.outer([-1, 1], errors), 0, np.inf if label.is_numeric else 100)
         if overall is not None:
             axes.axvline(factor * overall.mean, color=INK, linewidth=0.9, linestyle="--")
         axes.hlines(places, *ends, color=ACCENT, linewidth=1.4)
@@ -216,7 +216,7 @@ def calibration_figure(metrics: Metrics, label: Label) -> Figure | None:
         axes.plot(*percents, color=ACCENT, linewidth=2, marker="o", markersize=4, label="estimates")
         counts = axes.twinx()
         bars = counts.bar(percents[0], found.count, width=6, color=FAINT, linewidth=0)
-        counts.bar_label(bars, [f"{count:,}" for count in found.count], fontsize=7.5, padding=1)
+        counts.bar_label(bars, [f"{count:,}" for count in found.count], fontsize=8.5, padding=1)
         counts.set_ylim(0, 4 * max(*found.count, 1))
         counts.set_axis_off()
         counts.set_zorder(axes.get_zorder() - 1)
