@@ -138,7 +138,7 @@ def test_every_table_and_figure_says_how_to_read_it(page):
         (lambda run: run.metrics.update(sensitivity=None), "sensitivity"),
         (lambda run: [m.update(seconds=None) for m in run.metrics["methods"]], "time"),
         (lambda run: [run.examples.pop(key) for key in ("features", "feature_rows")], "features"),
-        (lambda run: run.metrics.update(labels=[]), "accuracy cumulative features"),
+        (lambda run: run.metrics.update(labels=[]), "accuracy cumulative groups calibration features"),
     ],
     ids=["layers", "sensitivity", "seconds", "features", "labels"],
 )

@@ -52,6 +52,7 @@ Threshold = Annotated[float, Field(gt=0, le=4)]
 Copies = Annotated[int, Field(ge=1, le=1000)]
 Size = Annotated[int, Field(ge=1, le=4096)]
 Memory = Annotated[str, Field(pattern=r"^\s*\d+(\.\d+)?\s*[kKMGT]?i?B?\s*$")]
+Mixture = Literal["auto", "shared", "separate"] | Annotated[float, Field(ge=0, le=1)]
 ByLabel = Literal["cv"] | Count | dict[Name, Literal["cv"] | Count]
 
 
@@ -306,6 +307,7 @@ class NetworkTable(Table):
 @follows(
     LabelHead,
     types={
+        "covariance": Mixture | dict[Name, Mixture],
         "cv": Annotated[int, Field(ge=2, le=1000)],
         "candidates": Annotated[list[Count], Field(min_length=1, max_length=1000)] | None,
     },
