@@ -67,7 +67,7 @@ def plain_members(codes):
         LabelClassifier(),
         LabelClassifier(covariance="shared", cv=2),
         LabelRegressor(),
-        LabelRegressor(None, 12, covariance="separate"),
+        LabelRegressor(None, covariance="separate"),
     ]
 )
 def test_scikit_learns_checks_pass(estimator, check):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
 from sklearn.metrics import r2_score
-from sklearn.utils import ClassifierTags, RegressorTags, column_or_1d
+from sklearn.utils import ClassifierTags, RegressorTags, assert_all_finite, column_or_1d
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -379,7 +379,9 @@ class LabelClassifier(ClassifierMixin, LabelHead):
     def _checked_labels(self, y: Any) -> Any:
         y = _one_label(y)
         if y is not None and y.dtype.kind == "f":
-            check_classification_targets(y[~missing(y)])
+            known = y[~missing(y)]
+            assert_all_finite(known, input_name="y")
+            check_classification_targets(known)
         return y
 
     def _holds_classes(self, y: Any, name: Any, rows: NDArray[Any]) -> bool:

@@ -186,9 +186,7 @@ def group_figure(metrics: Metrics, label: Label) -> Figure | None:
         axes.hlines(places, *ends, color=ACCENT, linewidth=1.4)
         axes.scatter(scores, places, color=ACCENT, s=24, zorder=3)
         axes.set_yticks(places, names)
-        axes.set_ylim(places[-1] + 0.5, -0.5)
-        if label.is_numeric:
-            axes.set_xlim(left=0)
+        axes.set(ylim=(places[-1] + 0.5, -0.5), xlim=(0 if label.is_numeric else None, None))
         axes.tick_params(axis="y", length=0)
         axes.grid(True, axis="x")
         axes.set_xlabel(_with_unit("MAE", label) if label.is_numeric else "correct (%)")
