@@ -101,7 +101,9 @@ def evaluate(method, supervised, unseen, decoded):
     Y, Y_unseen = method.transform(supervised[0]), method.transform(unseen[0])
     labels = ("age",) if is_for_age_only(method) else LABELS
     candidates = [n for n in CANDIDATES if n <= Y.shape[1]]
-    head = LabelHead(n_used_features="cv", candidates=candidates).fit(Y, {name: supervised[1][name] for name in labels})
+    head = LabelHead(covariance="separate", n_used_features="cv", candidates=candidates).fit(
+        Y, {name: supervised[1][name] for name in labels}
+    )
     found = head.predict(Y_unseen)
     scores = {
         "mae": mean_absolute_error(unseen[1]["age"], found["age"]),

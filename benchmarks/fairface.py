@@ -95,7 +95,7 @@ class Trained:
 
 
 def gaussian_head():
-    return LabelHead(n_used_features={"age": 10, "gender": 20, "race": 20}, n_classes={"age": 9})
+    return LabelHead(covariance="separate", n_used_features={"age": 10, "gender": 20, "race": 20}, n_classes={"age": 9})
 
 
 def svm_head():
@@ -140,7 +140,7 @@ def principal(describe, images, n_components=200):
 
 def estimate(machines, Y, labels, Y_new):
     """Estimates of all labels by one machine each."""
-    return LabelHead(regressor=machines, n_classes={"age": 9}).fit(Y, labels).predict(Y_new)
+    return LabelHead(None, regressor=machines, n_classes={"age": 9}).fit(Y, labels).predict(Y_new)
 
 
 def by_pixels(images, labels, new):

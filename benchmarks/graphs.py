@@ -40,7 +40,7 @@ def measure(images, graph, shrinkage):
         net.fit(images.X, images.y)
         seconds = time.process_time() - start
         Y, Y_new = net.transform(images.X), net.transform(images.X_new)
-        heads = {k: LabelHead(n_used_features=k).fit(Y, images.y) for k in FEATURES}
+        heads = {k: LabelHead(covariance="separate", n_used_features=k).fit(Y, images.y) for k in FEATURES}
         row = {str(k): round(images.score(head.predict(Y_new)), 4) for k, head in heads.items()}
     return row | {"score": images.score_name, "seconds": round(seconds, 2)}
 

@@ -93,7 +93,7 @@ def log_layers():
 
 def with_paper_features(name, method, supervised, unseen):
     """Scores with the paper's numbers of features for the head."""
-    head = LabelHead(n_used_features=PAPER_FEATURES[name], n_classes={"age": 39}).fit(
+    head = LabelHead(covariance="separate", n_used_features=PAPER_FEATURES[name], n_classes={"age": 39}).fit(
         method.transform(supervised[0]), supervised[1]
     )
     found = head.predict(method.transform(unseen[0]))

@@ -58,7 +58,7 @@ class Trained:
         self.Y_unseen = net.transform(faces.unseen.astype(np.float64))
         self.decoder = LinearReconstruction().fit(self.Y, faces.second)
         self.prior = ImagePrior(200, max_samples=1000).fit(self.Y, faces.second, self.decoder)
-        head = LabelHead(n_used_features={"age": 5, "gender": 4, "race": 4}, n_classes={"age": 39}, regularization=1.0)
+        head = LabelHead(n_used_features={"age": 5, "gender": 4, "race": 4}, n_classes={"age": 39}, covariance="shared")
         self.head = head.fit(self.Y, faces.second_labels)
 
 

@@ -21,7 +21,11 @@ def measure(kind, X, labels, n_train):
     net = presets.pyramid(X.shape[1:], 60, network=kind, graph=GRAPH, layer_params={"shrinkage": 0.0}, n_jobs=-1)
     Y = net.fit(X[:n_train], {name: values[:n_train] for name, values in labels.items()}).transform(X)
     deltas = metrics.label_ordered_delta(Y[n_train:, :1], labels["age"][n_train:])
-    age = LabelHead(n_used_features=20).fit(Y[:n_train], labels["age"][:n_train]).predict(Y[n_train:])
+    age = (
+        LabelHead(covariance="separate", n_used_features=20)
+        .fit(Y[:n_train], labels["age"][:n_train])
+        .predict(Y[n_train:])
+    )
     return deltas[0], np.mean(np.abs(age - labels["age"][n_train:]))
 
 

@@ -44,7 +44,7 @@ def measure(images, name, value):
         net = network(name, images.X.shape[1:], value).fit(X, images.y)
         seconds = time.process_time() - start
         Y, Y_new = net.transform(X), net.transform(X_new)
-        heads = {k: LabelHead(n_used_features=n).fit(Y, images.y) for k, n in FEATURES.items()}
+        heads = {k: LabelHead(covariance="separate", n_used_features=n).fit(Y, images.y) for k, n in FEATURES.items()}
         row = {k: round(images.score(head.predict(Y_new)), 4) for k, head in heads.items()}
     messages = sorted({f"{w.category.__name__}: {w.message}"[:200] for w in caught})
     return (

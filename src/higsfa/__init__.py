@@ -7,7 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead, Layer, OrientedEdges
+    from higsfa.estimators import (
+        GSFA,
+        HGSFA,
+        HSFA,
+        IGSFA,
+        ISFA,
+        SFA,
+        HiGSFA,
+        HiSFA,
+        LabelClassifier,
+        LabelHead,
+        LabelRegressor,
+        Layer,
+        OrientedEdges,
+    )
     from higsfa.models import ModelFileError, load, save
 
 __version__ = "0.1.0"
@@ -20,7 +34,9 @@ __all__ = [
     "SFA",
     "HiGSFA",
     "HiSFA",
+    "LabelClassifier",
     "LabelHead",
+    "LabelRegressor",
     "Layer",
     "ModelFileError",
     "OrientedEdges",

@@ -301,3 +301,21 @@ def test_broken_json_is_refused(tmp_path, text, message):
     (tmp_path / "a.json").write_bytes(text)
     with pytest.raises(ReportError, match=message):
         read_json(tmp_path / "a.json", 10_000 if text[:1] == b" " else 10**6)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        (("by_group", "gender", "count"), [1], "by_group.gender.count must be a list as long as group"),
+        (("by_group", "gender", "score"), ["x", 1.0], r"by_group.gender.score\[0\]"),
+        (("by_group", "gender", "group"), ["a"] * 101, "by_group.gender.group must be of at most 100 entries"),
+        (("calibration", "rate"), [2.0], r"calibration.rate\[0\]"),
+        (("calibration", "error"), 1.5, "calibration.error"),
+        (("calibration", "count"), [1] * 99, "calibration.count must be a list as long as probability"),
+    ],
+)
+def test_wrong_groups_and_calibrations_are_refused_by_their_place(content, path, value, place):
+    scores = content["methods"][0]["labels"]["race"]
+    put(scores, path, value)
+    with pytest.raises(ReportError, match=place):
+        read(content)

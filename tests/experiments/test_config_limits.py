@@ -68,7 +68,7 @@ def test_defaults_of_other_tables_are_those_of_the_manual():
         **{"stride": None, "n_components": 20, "pca": None, "n_slow": None, "shared": False, "pad": False},
     }
     assert tables["head"] == {
-        **{"n_used_features": "cv", "n_classes": {}, "integer": [], "regularization": 0, "cv": 5, "candidates": None},
+        **{"n_used_features": "cv", "n_classes": {}, "integer": [], "covariance": "auto", "cv": 5, "candidates": None},
     }
     assert tables["protocol"] == {
         **{"kind": "split", "test_share": 0.2, "repeats": 1, "by_person": False, "n_persons": 2000, "sizes": None},

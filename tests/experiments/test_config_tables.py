@@ -86,12 +86,12 @@ def test_keys_of_networks_and_heads_reach_them(tmp_path):
     network = network_of({"spill": False, "clip_range": False, "n_jobs": 3})
     assert (network.spill, network.clip_range, network.n_jobs) == (False, False, 3)
     assert network_of({"spill": str(tmp_path)}).spill == str(tmp_path)
-    tables = {**DIGITS, "head": {"regularization": 0.5, "cv": 3, "candidates": [1, 2]}}
+    tables = {**DIGITS, "head": {"covariance": 0.5, "cv": 3, "candidates": [1, 2]}}
     rng = np.random.default_rng(0)
     features = type("Features", (), {"labels": [Label("digit", False, None)], "supervised": rng.normal(size=(60, 4))})
     samples = type("Samples", (), {"labels": {"digit": np.arange(60) % 3}, "groups": np.arange(60)})
     head = fit_head(checked(tables, "test"), features, samples, "cv")
-    assert (head.regularization, head.cv, list(head.candidates)) == (0.5, 3, [1, 2])
+    assert (head.covariance, head.cv, list(head.candidates)) == (0.5, 3, [1, 2])
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_every_key_of_a_part_reaches_its_recipe(part, expected):
         ({"network": {"layers": [{"field": 2, "shrinkage": -0.1}]}}, "shrinkage = -0.1"),
         ({"network": {"layers": [{"field": 2, "shrinkage": float("nan")}]}}, "shrinkage = nan"),
         ({"network": {"layer_params": {"stride": 2}}}, "unknown key 'stride' in .network.layer_params"),
-        ({"head": {"regularization": 1.5}}, "regularization = 1.5"),
+        ({"head": {"covariance": 1.5}}, "covariance = 1.5"),
         ({"head": {"regressor": "svm"}}, "unknown key 'regressor'"),
         (
             {"graph": {"parts": [{"kind": "serial", "label": "a", "mirrored": True}]}},

@@ -137,7 +137,7 @@ HEAD = {
     "label_kinds": KINDS,
     "integer": [*BOOLEAN, {}, {"a": True, "b": np.False_}, {"a": 1, "b": 0}],
     "regressor": [None],
-    "regularization": [*REAL, 1, True, 1.0],
+    "covariance": [*REAL, 1, 1.0, "auto", np.str_("shared"), {"a": 0.5, "b": "separate"}],
     "cv": [2, np.int64(3), 10**30],
     "candidates": [None, [1, 2], (2,), np.array([1, 2], np.uint8), range(1, 3), [1.0, 2.0], [1] * 20_000],
 }

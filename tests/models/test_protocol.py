@@ -33,6 +33,9 @@ def test_a_file_keeps_its_parameters_whatever_they_are_called_today(name):
     assert net.layers[1].delta_threshold == 1.9
     assert str(net.layers[1].expansion) == "identity | quadratic[:3]"
     assert {"age": 3, "side": "cv"} in head.get_params(deep=False).values()
+    assert head.covariance == 0.1  # once called regularization
+    assert head.covariance_ == {"age": 0.1, "side": 0.1}
+    assert {mixture for _, mixture in head.cv_results_["side"]} == {0.1}
 
 
 def test_the_frozen_file_says_protocol_1_and_every_older_protocol_can_be_upgraded():

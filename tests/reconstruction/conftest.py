@@ -37,7 +37,7 @@ def faces():
         Y=Y,
         decoder=decoder,
         prior=ImagePrior(30).fit(Y, second, decoder),
-        head=LabelHead(n_used_features={"age": 4, "gender": 4}, n_classes={"age": 20}, regularization=1.0).fit(
+        head=LabelHead(n_used_features={"age": 4, "gender": 4}, n_classes={"age": 20}, covariance="shared").fit(
             Y, second_labels
         ),
         parameters=parameters,

@@ -301,3 +301,35 @@ def test_pictures_of_any_number_and_size_fit_the_sheet(changed, tmp_path):
     changed.examples["reconstructions"] = changed.examples["reconstruction_names"] = None
     changed.examples = {key: value for key, value in changed.examples.items() if value is not None}
     assert contact_sheet(read_run(changed.write(tmp_path))) == ()
+
+
+# ---------------------------------------------------------------------------------------------- groups
+
+
+@pytest.mark.parametrize("name", ["age", "race"])
+def test_groups_are_dots_with_bars_that_end_where_scores_end(real, run, painted, name):
+    shown = painted(figures.group_figure, run.metrics, label(run, name))
+    factor, most = (1, np.inf) if name == "age" else (100, 100)
+    parts = scores(real, name)["HiGSFA"]["by_group"].values()
+    dots = shown.axes[0].collections[1].get_offsets()
+    np.testing.assert_allclose(dots[:, 0], [factor * score for part in parts for score in part["score"]])
+    assert np.all(np.diff(dots[:, 1]) >= 1)
+    bars = np.array([segment[:, 0] for segment in shown.axes[0].collections[0].get_segments()])
+    assert bars.min() >= 0
+    assert bars.max() <= most
+    errors = np.array([error or 0 for part in parts for error in part["se"]])
+    np.testing.assert_allclose(bars[:, 1], np.minimum(dots[:, 0] + 2 * factor * errors, most))
+    texts = [text.get_text() for text in shown.axes[0].get_yticklabels()]
+    assert texts[-1].endswith(f"({list(parts)[-1]['count'][-1]})")
+
+
+def test_the_reliability_diagram_shows_rates_over_probabilities_and_counts(real, run, painted):
+    shown = painted(figures.calibration_figure, run.metrics, label(run, "race"))
+    own = scores(real, "race")["HiGSFA"]["calibration"]
+    x, y = shown.lines["estimates"].get_data()
+    np.testing.assert_allclose(x, 100 * np.array(own["probability"]))
+    np.testing.assert_allclose(y, 100 * np.array(own["rate"]))
+    bars = shown.axes[1].containers[0]
+    assert [bar.get_height() for bar in bars] == own["count"]
+    assert [text.get_text() for text in shown.axes[1].texts] == [str(count) for count in own["count"]]
+    assert figures.calibration_figure(run.metrics, label(run, "age")) is None

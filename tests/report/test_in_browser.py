@@ -30,7 +30,7 @@ def test_the_report_fits_the_window(browser, full_report, width, dark):
 def test_figures_are_visible_and_fit(browser, full_report, width):
     with open_page(browser, full_report, width) as (page, _, _):
         drawings = page.query_selector_all(".plot svg")
-        assert len(drawings) == 14
+        assert len(drawings) == 20
         for drawing in drawings:
             box = drawing.bounding_box()
             assert drawing.is_visible()

@@ -52,7 +52,8 @@ def anchors(folder):
 
 
 def test_all_sections_are_there(undrawn, real, page):
-    expected = ["accuracy", "cumulative", "slowness", "features", "reconstruction", "network", "sensitivity", "time"]
+    expected = ["accuracy", "cumulative", "groups", "calibration", "slowness", "features", "reconstruction"]
+    expected += ["network", "sensitivity", "time"]
     assert anchors(real.folder) == expected
     assert [a["id"] for a in page.all("section")] == [*expected, "origin"]
 
@@ -103,7 +104,7 @@ def test_nothing_is_loaded_from_elsewhere(full_report, page):
 
 def test_figures_and_pictures_have_texts(page):
     plots = [a for a in page.all("div") if a.get("role") == "img"]
-    assert len(plots) == len(page.all("svg")) == 14
+    assert len(plots) == len(page.all("svg")) == 20
     assert all(len(plot["aria-label"]) > 20 for plot in plots)
     assert len(page.all("img")) == 2 * 4
     assert all(len(image["alt"]) > 10 for image in page.all("img"))
@@ -115,7 +116,7 @@ def test_the_structure_serves_screen_readers(page):
     assert levels.count(1) == 1
     assert all(below <= above + 1 for above, below in pairwise(levels))
     assert page.all("html") == [{"lang": "en"}]
-    assert len(page.all("caption")) == len(page.all("table")) == 9
+    assert len(page.all("caption")) == len(page.all("table")) == 11
     assert all("scope" in heading for heading in page.all("th"))
 
 
@@ -137,7 +138,7 @@ def test_every_table_and_figure_says_how_to_read_it(page):
         (lambda run: run.metrics.update(sensitivity=None), "sensitivity"),
         (lambda run: [m.update(seconds=None) for m in run.metrics["methods"]], "time"),
         (lambda run: [run.examples.pop(key) for key in ("features", "feature_rows")], "features"),
-        (lambda run: run.metrics.update(labels=[]), "accuracy cumulative features"),
+        (lambda run: run.metrics.update(labels=[]), "accuracy cumulative groups calibration features"),
     ],
     ids=["layers", "sensitivity", "seconds", "features", "labels"],
 )

@@ -265,3 +265,37 @@ def test_numbers_are_written_for_people():
     assert tables.percent(0.93449) == f"93.4{SPACE}%"
     assert tables.shortened("a\x00b\nc" * 3, 9) == tables.shortened("a b c" * 3, 9) == "a b ca b…"
     assert tables.shortened("123456", 6) == "123456"
+
+
+# ---------------------------------------------------------------------------------------------- groups
+
+
+def test_groups_are_rows_with_their_samples_and_the_errors_of_all_labels(changed):
+    table = tables.group_table(records(changed))
+    scores = changed.metrics["methods"][0]["labels"]
+    by_age = scores["age"]["by_group"]
+    names = [f"{name}: {group}" for name, part in by_age.items() for group in part["group"]]
+    assert [row.name for row in table.rows] == names
+    assert [c.title for c in table.columns] == ["samples", "age MAE", "gender rate", "race rate", "strength MAE"]
+    counts = [count for part in by_age.values() for count in part["count"]]
+    assert texts(table, "samples") == [str(count) for count in counts]
+    for title, factor in (("age MAE", 1), ("race rate", 100)):
+        expected = [score for part in scores[title.split()[0]]["by_group"].values() for score in part["score"]]
+        found = [number(text) for text in texts(table, title)]
+        np.testing.assert_allclose(found, factor * np.array(expected), atol=0.051)
+    for method in changed.metrics["methods"]:
+        for own in method["labels"].values():
+            own.pop("by_group", None)
+            own.pop("calibration", None)
+    assert tables.group_table(records(changed)) is None
+    assert tables.calibration_table(records(changed)) is None
+
+
+def test_calibration_compares_probabilities_with_the_share_that_is_right(changed):
+    own = {"probability": [0.6, 0.9], "rate": [0.5, 0.9], "count": [10, 30], "error": 0.025}
+    changed.metrics["methods"][0]["labels"]["gender"]["calibration"] = own
+    table = tables.calibration_table(records(changed))
+    assert [row.name for row in table.rows] == ["gender", "race"]
+    assert texts(table, "mean probability")[0] == "82.5"
+    assert texts(table, "correct")[0] == "80.0"
+    assert texts(table, "calibration error")[0] == "2.5"

@@ -127,29 +127,52 @@ def _support(n: float, rank: int) -> float:
     return float(np.clip(n / (2.0 * (rank + 1)), 0.0, 1.0))
 
 
-def fit_gaussians(moments: ClassMoments, k: int, regularization: float) -> GaussianClasses:
-    """Gaussians over the first k features; classes without members get probability 0."""
-    n, m, W = moments.weights, moments.means[:, :k], moments.scatters[:, :k, :k]
-    total, within = n.sum(), W.sum(axis=0)
+def _whiten(moments: ClassMoments, k: int) -> Floats:
+    """Projection (k, r) of the first k features to coordinates in which the pooled covariance is the identity."""
+    n, m, within = moments.weights, moments.means[:, :k], moments.scatters[:, :k, :k].sum(axis=0)
+    total = n.sum()
     between = m - n @ m / total
     values, vectors = eigh((within + (between.T * n) @ between) / total)
     kept = values > RANK_CUT * values[-1]
     A = vectors[:, kept] / np.sqrt(values[kept])
-    r = A.shape[1]
     # Pooled covariance, in the coordinates in which the total covariance is the identity.
-    share = _support(total - np.count_nonzero(n), r)
-    values, vectors = eigh(share * (A.T @ within @ A) / total + (1 - share) * np.eye(r))
-    B = A @ (vectors / np.sqrt(np.maximum(values, LEAST_POOLED)))
+    share = _support(total - np.count_nonzero(n), A.shape[1])
+    values, vectors = eigh(share * (A.T @ within @ A) / total + (1 - share) * np.eye(A.shape[1]))
+    return np.asarray(A @ (vectors / np.sqrt(np.maximum(values, LEAST_POOLED))))
 
-    C = len(n)
-    factors, log_weights = np.zeros((C, r, r)), np.full(C, -np.inf)
-    for c in np.flatnonzero(n > 0):
-        e, U = eigh(B.T @ W[c] @ B / n[c])
-        own = min(1.0 - regularization, _support(n[c], r))
-        e = np.maximum(own * e + (1 - own), LEAST_VARIANCE)
-        factors[c] = U / np.sqrt(e)
-        log_weights[c] = np.log(n[c] / total) - 0.5 * np.sum(np.log(e))
-    return GaussianClasses(moments.center[:k], moments.scale[:k], B, m @ B, factors, log_weights)
+
+def _spreads(moments: ClassMoments, B: Floats, c: Any, mixtures: Floats) -> tuple[Floats, Floats, Floats]:
+    """Of one class: axes (r, r) of its covariance, and for each mixture variances (M, r) and log of its weight (M,)."""
+    n, k, r = moments.weights[c], *B.shape
+    own = np.minimum(1.0 - mixtures, _support(n, r))[:, None]
+    e, U = eigh(B.T @ moments.scatters[c, :k, :k] @ B / n) if own.any() else (np.ones(r), np.eye(r))
+    variances = np.maximum(own * e + (1 - own), LEAST_VARIANCE)
+    return U, variances, np.log(n / moments.weights.sum()) - 0.5 * np.log(variances).sum(axis=1)
+
+
+def fit_gaussians(moments: ClassMoments, k: int, mixture: float) -> GaussianClasses:
+    """Gaussians over the first k features; classes without members get probability 0.
+
+    The covariance of a class is its own one, mixed with the pooled one: `mixture` is the share of the latter.
+    """
+    B, C = _whiten(moments, k), len(moments.weights)
+    factors, log_weights = np.zeros((C, B.shape[1], B.shape[1])), np.full(C, -np.inf)
+    for c in np.flatnonzero(moments.weights > 0):
+        U, variances, log_weight = _spreads(moments, B, c, np.array([mixture]))
+        factors[c], log_weights[c] = U / np.sqrt(variances[0]), log_weight[0]
+    return GaussianClasses(moments.center[:k], moments.scale[:k], B, moments.means[:, :k] @ B, factors, log_weights)
+
+
+def posteriors(moments: ClassMoments, k: int, mixtures: Floats, Y: Floats) -> Floats:
+    """What `fit_gaussians` would find with each mixture, (M, N, C): only variances along the same axes differ."""
+    B = _whiten(moments, k)
+    Z = standardise(Y[:, :k], moments.center[:k], moments.scale[:k]) @ B
+    joint = np.full((len(mixtures), len(Y), len(moments.weights)), -np.inf)
+    for c in np.flatnonzero(moments.weights > 0):
+        U, variances, log_weights = _spreads(moments, B, c, mixtures)
+        squares = ((Z - moments.means[c, :k] @ B) @ U) ** 2
+        joint[:, :, c] = log_weights[:, None] - 0.5 * (1 / variances) @ squares.T
+    return np.asarray(softmax(joint, axis=2))
 
 
 def numeric_classes(values: Floats, w: Floats, asked: Any, name: Any) -> LabelClasses:
@@ -180,8 +203,9 @@ def categories(column: NDArray[Any], w: Floats) -> tuple[NDArray[np.intp], Label
             values = sorted(found, key=lambda value: (type(value).__name__, str(value)))
         rank = {value: c for c, value in enumerate(values)}
         codes = np.array([rank[value] for value in found])[codes]
-        all_bool = all(isinstance(value, bool | np.bool_) for value in values)
-        found = np.empty(len(values), dtype=bool if all_bool else object)
+        kinds = {bool if isinstance(value, bool | np.bool_) else type(value) for value in values}
+        fits = kinds == {int} and all(-(2**63) <= value < 2**63 for value in values)
+        found = np.empty(len(values), dtype=bool if kinds == {bool} else np.int64 if fits else object)
         found[:] = values
     return codes, LabelClasses(*_members(codes, len(found), w), found, False)
 

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, _fit_context, clone, is_classifier, is_regressor
-from sklearn.model_selection import GroupKFold, KFold, check_cv
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
+from sklearn.metrics import r2_score
+from sklearn.utils import ClassifierTags, RegressorTags, assert_all_finite, column_or_1d
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from higsfa.core.graph.kinds import holds_classes, read_kinds
 from higsfa.core.graph.labels import label_names, missing, numeric, pick_label
-from higsfa.estimators.gaussian import (
-    GaussianClasses,
-    LabelClasses,
-    categories,
-    class_moments,
-    fit_gaussians,
-    numeric_classes,
+from higsfa.estimators.gaussian import GaussianClasses
+from higsfa.estimators.label_task import (
+    Task,
+    best_of,
+    check_regressor,
+    cross_validate,
+    estimate,
+    find_folds,
+    fit_model,
+    make_task,
+    mixtures_of,
+    numbers_of_features,
+    per_label,
 )
 from higsfa.estimators.validation import LABEL_KINDS, assign, unchanged_on_error
 from higsfa.graphs import check_weights
 from higsfa.training.runner import one_blas_thread
 
-__all__ = ["GaussianClasses", "LabelHead"]
+__all__ = ["GaussianClasses", "LabelClassifier", "LabelHead", "LabelRegressor"]
 
 Floats = NDArray[np.float64]
 
@@ -45,28 +53,35 @@ class LabelHead(BaseEstimator):
     Labels of faces such as age, gender or race are what annotators wrote down about pictures; their estimates are
     statistical guesses about pictures, not facts about people.
 
+    For one label, :class:`LabelClassifier` and :class:`LabelRegressor` are the same as scikit-learn's classifiers and
+    regressors are, already before they are fitted; tools such as ``cross_val_score`` ask for that.
+
     Parameters
     ----------
-    n_used_features : int, "cv" or dict of them by label, optional
-        How many of the first features the estimate of a label uses; all by default. "cv" chooses by cross-validation
-        on the training set: least mean squared error of a numeric label, best classification rate of a categorical
-        one; ties go to the smallest number.
+    n_used_features : int, "cv", None or dict of them by label, default="cv"
+        How many of the first features the estimate of a label uses; None for all. "cv" chooses by cross-validation on
+        the training set: least mean squared error of a numeric label, best classification rate of a categorical one;
+        ties go to the largest number.
     n_classes : int or dict of int by label, optional
         Number of classes of a numeric label; min(39, N // 20) by default. A label with fewer distinct values gets a
         class for each. A dict entry makes a label numeric that would count as categorical.
     label_kinds : dict from labels to "categorical" or "numeric", or one of these for a single label, optional
         What labels are, where the guess is wrong or unsure: text, booleans and a pandas Categorical are classes; so are
         at most 20 different whole numbers that repeat, and codes 0, 1, 2, ... without a gap that repeat.
+    covariance : {"auto", "shared", "separate"}, float or dict of them by label, default="auto"
+        Covariances of the classes: one for all (1, "shared"), one for each class (0, "separate"), or a mixture of
+        these two with so much of the shared one. Classes with less than 2 (k + 1) samples for k features are drawn
+        towards the shared one in any case, the smaller the more. "auto" chooses by cross-validation, together with the
+        number of features.
     integer : bool or dict of bool by label, default=False
         Round numeric estimates down to integers, as the paper does with ages.
     regressor : scikit-learn estimator or dict of them by label, optional
-        Used instead of the Gaussians: a regressor for a numeric label, a classifier for a categorical one.
-    regularization : float, default=0.0
-        From 0, a covariance for each class, to 1, the pooled one for all. Classes with less than 2 (k + 1) samples for
-        k features are drawn towards the pooled covariance in any case, the smaller the more.
+        Used instead of the Gaussians: a regressor for a numeric label, a classifier for a categorical one. If it is
+        slow, give a number of features.
     cv : int, splitter or iterable of splits, default=5
-        Folds for ``n_used_features="cv"``. An integer means shuffled folds, the same in every run, or folds of whole
-        groups if `fit` gets groups.
+        Folds for "cv" and "auto". An integer means folds with like proportions of labels, the same in every run, in
+        which groups stay together if `fit` gets groups. Where there are less than two samples or groups, all features
+        and a shared covariance are used.
     candidates : array-like of int, optional
         Numbers of features to try; by default 1 to 10 and then steps of about a fifth.
 
@@ -74,15 +89,21 @@ class LabelHead(BaseEstimator):
     ----------
     label_names_ : list
         Columns or keys of the labels; [0] for an array of one label.
-    classes_ : dict of arrays
-        The classes of each label; of a numeric one, their mean labels.
+    classes_ : array or dict of arrays
+        The classes of the label that was given as a vector, else a dict by label; of a numeric label, the mean labels
+        of its classes.
+    label_classes_ : dict of arrays
+        The same, always by label.
     n_used_features_ : dict of int
         How many features the estimate of each label uses.
+    covariance_ : dict of float
+        Share of the shared covariance, by label; None where a regressor is used.
     is_numeric_ : dict of bool
     models_ : dict
         :class:`GaussianClasses` or fitted regressor of each label.
     cv_results_ : dict of dict
-        Where cross-validation chose: the score (larger is better) of each number of features.
+        Where cross-validation chose: the score (larger is better) of each pair of a number of features and a share of
+        the shared covariance. At most 10,000 samples are judged.
     n_features_in_ : int
 
     Notes
@@ -111,22 +132,22 @@ class LabelHead(BaseEstimator):
         "n_used_features": [Interval(Integral, 1, None, closed="left"), StrOptions({"cv"}), dict, None],
         "n_classes": [Interval(Integral, 1, None, closed="left"), dict, None],
         "label_kinds": LABEL_KINDS,
+        "covariance": [StrOptions({"auto", "shared", "separate"}), Interval(Real, 0, 1, closed="both"), dict],
         "integer": ["boolean", dict],
         "regressor": [HasMethods(["fit", "predict"]), dict, None],
-        "regularization": [Interval(Real, 0, 1, closed="both")],
         "cv": ["cv_object"],
         "candidates": ["array-like", None],
     }
 
     def __init__(
         self,
-        n_used_features: Any = None,
+        n_used_features: Any = "cv",
         n_classes: Any = None,
         *,
         label_kinds: Any = None,
+        covariance: Any = "auto",
         integer: Any = False,
         regressor: Any = None,
-        regularization: float = 0.0,
         cv: Any = 5,
         candidates: Any = None,
     ) -> None:
@@ -153,24 +174,27 @@ class LabelHead(BaseEstimator):
         """
         with unchanged_on_error(self):
             X = validate_data(self, X, dtype=np.float64)
+            y = self._checked_labels(y)
             self.label_names_ = names = label_names(y)
             if not names:
-                raise ValueError("y: LabelHead requires y to be passed, but the target y is None or holds no label")
+                name = type(self).__name__
+                raise ValueError(f"y: {name} requires y to be passed, but the target y is None or holds no label")
             self._check_names(names)
             kinds = _kinds(self.label_kinds, self.n_classes, y)
             w = check_weights(sample_weight, len(X))
             self.output_form_ = _form(y)
-            self.classes_: dict[Any, Any] = {}
+            self.label_classes_: dict[Any, Any] = {}
             self.n_used_features_: dict[Any, int] = {}
+            self.covariance_: dict[Any, Any] = {}
             self.is_numeric_: dict[Any, bool] = {}
             self.models_: dict[Any, Any] = {}
-            self.cv_results_: dict[Any, dict[int, float]] = {}
-            cv = self.cv if isinstance(self.cv, Integral) or hasattr(self.cv, "split") else list(self.cv)
+            self.cv_results_: dict[Any, dict[tuple[int, Any], float]] = {}
+            cv = self.cv if isinstance(self.cv, Integral | None) or hasattr(self.cv, "split") else list(self.cv)
             for name in names:
                 column = pick_label(y, name)
                 if len(column) != len(X):
                     raise ValueError(f"y: label {name!r} has {len(column)} values for {len(X)} samples")
-                task = _task(name, X, column, holds_classes(y, name, w > 0, kinds), w, groups, self.n_classes)
+                task = make_task(name, X, column, self._holds_classes(y, name, w > 0, kinds), w, groups, self.n_classes)
                 self._fit_label(task, sample_weight is not None, cv)
         return self
 
@@ -199,6 +223,7 @@ class LabelHead(BaseEstimator):
         columns = list(estimates.values())
         return columns[0] if self.output_form_ == "vector" else np.column_stack(columns)
 
+    @available_if(lambda self: not isinstance(self, RegressorMixin))
     def predict_proba(self, X: Any, label: Any = None) -> Floats:
         """Probabilities of the classes of one label.
 
@@ -211,7 +236,7 @@ class LabelHead(BaseEstimator):
 
         Returns
         -------
-        array of shape (n_samples, n_classes), in the order of ``classes_[label]``
+        array of shape (n_samples, n_classes), in the order of ``label_classes_[label]``
         """
         check_is_fitted(self, "models_")
         if label is None and len(self.label_names_) == 1:
@@ -227,99 +252,196 @@ class LabelHead(BaseEstimator):
                 f"label={label!r}: {type(model).__name__} has no predict_proba; give a regressor that has it, or none "
                 "for this label, to use Gaussians"
             )
-        out = np.zeros((len(X), len(self.classes_[label])))
+        out = np.zeros((len(X), len(self.label_classes_[label])))
         out[:, np.asarray(model.classes_, dtype=np.intp)] = model.predict_proba(X)
         return out
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """How good the estimates are: the classification rate, or R² of a numeric label; the mean over labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Features.
+        y : labels, as `fit` takes them
+            Samples without a label do not count for that label.
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        score : float
+        """
+        check_is_fitted(self, "models_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        w = check_weights(sample_weight, len(X))
+        columns = {name: pick_label(y, name, len(X)) for name in self.label_names_}
+        return float(np.mean([self._score_label(name, X, column, w) for name, column in columns.items()]))
+
+    @property
+    def classes_(self) -> Any:
+        check_is_fitted(self, "models_")
+        return self.label_classes_[0] if self.output_form_ == "vector" else self.label_classes_
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        if getattr(self, "output_form_", None) == "vector":  # known only now
+            is_numeric = self.is_numeric_[0]
+            tags.estimator_type = "regressor" if is_numeric else "classifier"
+            tags.regressor_tags, tags.classifier_tags = (
+                (RegressorTags(), None) if is_numeric else (None, ClassifierTags())
+            )
         return tags
 
+    def _checked_labels(self, y: Any) -> Any:
+        return y
+
+    def _holds_classes(self, y: Any, name: Any, rows: NDArray[Any], kinds: dict[Any, str]) -> bool:
+        return holds_classes(y, name, rows, kinds)
+
     def _check_names(self, names: list[Any]) -> None:
-        for parameter in ("n_used_features", "n_classes", "integer", "regressor"):
+        for parameter in ("n_used_features", "n_classes", "covariance", "integer", "regressor"):
             value = getattr(self, parameter)
             unknown = [key for key in value if key not in names] if isinstance(value, Mapping) else []
             if unknown:
                 raise ValueError(f"{parameter} names labels {unknown}, which are not among the labels {names}")
 
-    def _fit_label(self, task: _Task, weighted: bool, cv: Any) -> None:
+    def _fit_label(self, task: Task, weighted: bool, cv: Any) -> None:
         name, is_numeric = task.name, task.classes.is_numeric
-        if is_numeric and _per_label(self.integer, name, False) and np.max(np.abs(task.target)) > 2**53:
+        if is_numeric and per_label(self.integer, name, False) and np.max(np.abs(task.target)) > 2**53:
             raise ValueError(f"integer: label {name!r} has values beyond 2**53, whose integer part is not exact")
-        regressor = _check_regressor(_per_label(self.regressor, name, None), task, weighted)
-        regularization = float(self.regularization)
-
-        def trainer(task: _Task) -> Callable[[int], Any]:
-            """A function that fits a model to the first k features; what the models share is done once."""
-            if regressor is None:
-                moments = class_moments(task.Y, task.classes)
-                return lambda k: fit_gaussians(moments, k, regularization)
-            weights = {"sample_weight": task.w} if weighted else {}
-            return lambda k: clone(regressor).fit(task.Y[:, :k], task.target, **weights)
-
-        k = _check_n_features(_per_label(self.n_used_features, name, None), task)
+        regressor = check_regressor(per_label(self.regressor, name, None), task, weighted)
+        numbers = numbers_of_features(per_label(self.n_used_features, name, "cv"), self.candidates, task)
+        mixtures: list[Any] = mixtures_of(per_label(self.covariance, name, "auto"), name)
+        mixtures = mixtures if regressor is None else [None]
+        k, mixture = numbers[-1], mixtures[0] if len(mixtures) == 1 else 1.0
         with one_blas_thread() if regressor is None else nullcontext():
-            if k == "cv":
-                scores = _cross_validate(task, trainer, _check_candidates(self.candidates, task.Y.shape[1]), cv)
+            several = len(numbers) * len(mixtures) > 1
+            folds = find_folds(cv, task) if several else None
+            if folds is not None:
+                scores = cross_validate(task, numbers, mixtures, folds, regressor, weighted)
                 self.cv_results_[name] = scores
-                k = max(scores, key=lambda number: (scores[number], -number))
-            self.models_[name] = trainer(replace(task, Y=task.Y[:, :k]))(k)
-        self.n_used_features_[name] = k
+                k, mixture = best_of(scores)
+            self.models_[name] = fit_model(task, k, mixture, regressor, weighted)
+        self.n_used_features_[name], self.covariance_[name] = k, mixture
         self.is_numeric_[name] = is_numeric
-        self.classes_[name] = task.classes.values
+        self.label_classes_[name] = task.classes.values
 
     def _predict_label(self, name: Any, X: Floats) -> NDArray[Any]:
-        is_numeric, classes = self.is_numeric_[name], self.classes_[name]
-        estimate = _estimate(self.models_[name], X[:, : self.n_used_features_[name]], classes, is_numeric)
+        is_numeric, classes = self.is_numeric_[name], self.label_classes_[name]
+        found = estimate(self.models_[name], X[:, : self.n_used_features_[name]], classes, is_numeric)
         if not is_numeric:
-            return classes[estimate]
-        if _per_label(self.integer, name, False):
+            return classes[found]
+        if per_label(self.integer, name, False):
             # An estimate of 18 must not become 17 because probabilities sum to 1 - 1e-16.
-            return np.floor(np.round(estimate, 9)).astype(np.int64)
-        return estimate
+            return np.floor(np.round(found, 9)).astype(np.int64)
+        return found
+
+    def _score_label(self, name: Any, X: Floats, column: NDArray[Any], w: Floats) -> float:
+        known = ~missing(column) & (w > 0)
+        if not known.any():
+            raise ValueError(f"y: all values of label {name!r} are missing (or of weight 0), so there is no score")
+        found, true, w = self._predict_label(name, X[known]), column[known], w[known]
+        if self.is_numeric_[name]:
+            return float(r2_score(numeric(true, f"label {name!r}"), found, sample_weight=w))
+        return float(np.average(found.astype(object) == true.astype(object), weights=w))
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """One label to learn, and the samples that have it; the target is the label, or the index of the class."""
+class LabelClassifier(ClassifierMixin, LabelHead):
+    """Estimates of one label that names classes, whatever its values; a classifier of scikit-learn.
 
-    name: Any
-    Y: Floats
-    target: NDArray[Any]
-    w: Floats
-    classes: LabelClasses
-    groups: NDArray[Any] | None
-    known: NDArray[np.bool_]
+    A :class:`LabelHead` for tools that must know before `fit` what they have: ``cross_val_score`` and ``GridSearchCV``
+    with stratified folds, ``VotingClassifier``, ``CalibratedClassifierCV``.
 
-    def restricted(self, rows: NDArray[np.intp]) -> _Task:
-        arrays = {"Y": self.Y[rows], "target": self.target[rows], "w": self.w[rows]}
-        return replace(self, **arrays, classes=self.classes.restricted(rows))
+    Parameters
+    ----------
+    n_used_features : int, "cv" or None, default="cv"
+    covariance : {"auto", "shared", "separate"} or float, default="auto"
+    cv : int, splitter or iterable of splits, default=5
+    candidates : array-like of int, optional
+        All as in :class:`LabelHead`, whose attributes it has.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from higsfa import LabelClassifier
+    >>> X, cultivar = load_wine(return_X_y=True)
+    >>> bool(cross_val_score(LabelClassifier(), X, cultivar).mean() > 0.95)
+    True
+    """
+
+    n_classes, integer, regressor, label_kinds = None, False, None, None
+    _parameter_constraints = {
+        name: LabelHead._parameter_constraints[name] for name in ("n_used_features", "covariance", "cv", "candidates")
+    }
+    score = LabelHead.score
+
+    def __init__(
+        self, n_used_features: Any = "cv", *, covariance: Any = "auto", cv: Any = 5, candidates: Any = None
+    ) -> None:
+        assign(locals())
+
+    def _checked_labels(self, y: Any) -> Any:
+        y = _one_label(y)
+        if y is not None and y.dtype.kind == "f":
+            known = y[~missing(y)]
+            assert_all_finite(known, input_name="y")
+            check_classification_targets(known)
+        return y
+
+    def _holds_classes(self, y: Any, name: Any, rows: NDArray[Any], kinds: dict[Any, str]) -> bool:
+        return True
 
 
-def _task(
-    name: Any, Y: Floats, column: NDArray[Any], is_discrete: bool, w: Floats, groups: Any, n_classes: Any
-) -> _Task:
-    known = ~missing(column) & (w > 0)
-    if not known.any():
-        raise ValueError(f"y: all values of label {name!r} are missing (or of weight 0); leave the label out")
-    Y, column, w = Y[known], column[known], w[known]
-    groups = None if groups is None else np.asarray(groups)[known]
-    asked = _per_label(n_classes, name, None)
-    demanded = isinstance(n_classes, Mapping) and asked is not None
-    if not demanded and is_discrete:
-        codes, classes = categories(column, w)
-        return _Task(name, Y, codes, w, classes, groups, known)
-    try:
-        values = numeric(column, f"label {name!r}")
-    except ValueError:
-        if not demanded:
-            raise
-        raise ValueError(
-            f"n_classes={n_classes!r} names label {name!r}, which holds values such as {column.tolist()[0]!r}, "
-            "but is for numeric labels; leave this one out"
-        ) from None
-    return _Task(name, Y, values, w, numeric_classes(values, w, asked, name), groups, known)
+class LabelRegressor(RegressorMixin, LabelHead):
+    """Estimates of one label that is a number, however few values it has; a regressor of scikit-learn.
+
+    A :class:`LabelHead` for tools that must know before `fit` what they have.
+
+    Parameters
+    ----------
+    n_used_features : int, "cv" or None, default="cv"
+    n_classes : int, optional
+    covariance : {"auto", "shared", "separate"} or float, default="auto"
+    integer : bool, default=False
+    cv : int, splitter or iterable of splits, default=5
+    candidates : array-like of int, optional
+        All as in :class:`LabelHead`, whose attributes it has.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from higsfa import LabelRegressor
+    >>> X, progression = load_diabetes(return_X_y=True)
+    >>> bool(cross_val_score(LabelRegressor(), X, progression).mean() > 0.4)
+    True
+    """
+
+    regressor, label_kinds = None, None
+    _parameter_constraints = {
+        name: constraints for name, constraints in LabelHead._parameter_constraints.items() if name != "regressor"
+    }
+    score = LabelHead.score
+
+    def __init__(
+        self,
+        n_used_features: Any = "cv",
+        n_classes: Any = None,
+        *,
+        covariance: Any = "auto",
+        integer: Any = False,
+        cv: Any = 5,
+        candidates: Any = None,
+    ) -> None:
+        assign(locals())
+
+    def _checked_labels(self, y: Any) -> Any:
+        return _one_label(y)
+
+    def _holds_classes(self, y: Any, name: Any, rows: NDArray[Any], kinds: dict[Any, str]) -> bool:
+        return False
 
 
 def _kinds(label_kinds: Any, n_classes: Any, y: Any) -> dict[Any, str]:
@@ -333,93 +455,8 @@ def _kinds(label_kinds: Any, n_classes: Any, y: Any) -> dict[Any, str]:
     return kinds
 
 
-def _estimate(model: Any, Y: Floats, classes: NDArray[Any], is_numeric: bool) -> NDArray[Any]:
-    """The estimate sum of l_c P(c | y) of a numeric label (the paper's equation), else the index of the class."""
-    if not isinstance(model, GaussianClasses):
-        return np.asarray(model.predict(Y)).ravel()
-    posterior = model.posterior(Y)
-    return posterior @ classes if is_numeric else np.argmax(posterior, axis=1)
-
-
-def _cross_validate(
-    task: _Task, trainer: Callable[[_Task], Callable[[int], Any]], candidates: list[int], cv: Any
-) -> dict[int, float]:
-    """Score of each number of features: minus the mean squared error, or the classification rate."""
-    task = replace(task, Y=task.Y[:, : candidates[-1]])
-    classes, is_numeric = task.classes.values, task.classes.is_numeric
-    errors, total = np.zeros(len(candidates)), 0.0
-    for train, test in _folds(cv, task):
-        if len(train) == 0:
-            raise ValueError(f"cv: no sample of one of the training folds has the label {task.name!r}; use fewer folds")
-        fit = trainer(task.restricted(train))
-        Y, target, w = task.Y[test], task.target[test], task.w[test]
-        total += w.sum()
-        for i, k in enumerate(candidates):
-            estimate = _estimate(fit(k), Y[:, :k], classes, is_numeric)
-            errors[i] += w @ ((estimate - target) ** 2 if is_numeric else estimate != target)
-    if total == 0:
-        raise ValueError(f"cv={cv!r}: no sample of the test folds has the label {task.name!r}")
-    scores = -errors / total if is_numeric else 1 - errors / total
-    return {k: float(score) for k, score in zip(candidates, scores, strict=True)}
-
-
-def _folds(cv: Any, task: _Task) -> Iterable[tuple[Any, Any]]:
-    """Folds of the samples that have the label; a list of splits refers to all samples."""
-    if isinstance(cv, list):
-        number = np.where(task.known, np.cumsum(task.known) - 1, -1)
-        return [(train[train >= 0], test[test >= 0]) for train, test in ((number[a], number[b]) for a, b in cv)]
-    if isinstance(cv, Integral):
-        n = len(task.Y) if task.groups is None else len(np.unique(task.groups))
-        n_folds = min(int(cv), n)
-        if n_folds < 2:
-            what = "samples" if task.groups is None else "groups"
-            raise ValueError(
-                f"n_used_features='cv' for label {task.name!r} with cv={cv}: needs at least two folds, but "
-                f"n_{what}={n} with that label; give a number of features instead"
-            )
-        cv = KFold(n_folds, shuffle=True, random_state=0) if task.groups is None else GroupKFold(n_folds)
-    return check_cv(cv).split(task.Y, task.target, task.groups)
-
-
-def _per_label(value: Any, name: Any, default: Any) -> Any:
-    return value.get(name, default) if isinstance(value, Mapping) else value
-
-
-def _check_n_features(k: Any, task: _Task) -> Any:
-    available = task.Y.shape[1]
-    if k is None or (isinstance(k, str) and k == "cv"):
-        return k or available
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= available:
-        wanted = f"a number from 1 to {available}, the features in X, or 'cv', or None for all"
-        raise ValueError(f"n_used_features={k!r} for label {task.name!r}: give {wanted}")
-    return int(k)
-
-
-def _check_candidates(candidates: Any, available: int) -> list[int]:
-    if candidates is None:
-        ladder = list(range(1, 11))
-        while ladder[-1] < available:
-            ladder.append(round(1.2 * ladder[-1]))
-        return sorted({min(k, available) for k in ladder})
-    numbers = sorted({int(k) for k in candidates})
-    if not numbers or numbers[0] < 1 or numbers[-1] > available:
-        raise ValueError(f"candidates={candidates!r}: give numbers from 1 to {available}, the number of features in X")
-    return numbers
-
-
-def _check_regressor(model: Any, task: _Task, weighted: bool) -> Any:
-    if model is None:
-        return None
-    is_numeric = task.classes.is_numeric
-    if is_classifier(model) if is_numeric else is_regressor(model):
-        kind, needed = ("numeric", "a regressor") if is_numeric else ("categorical", "a classifier")
-        raise ValueError(
-            f"regressor: label {task.name!r} is {kind} and needs {needed}, got {type(model).__name__}; "
-            "give a dict by label, without the labels that keep the Gaussians"
-        )
-    if weighted and not has_fit_parameter(model, "sample_weight"):
-        raise ValueError(f"sample_weight: {type(model).__name__}, the regressor of label {task.name!r}, takes none")
-    return model
+def _one_label(y: Any) -> Any:
+    return None if y is None else column_or_1d(y, warn=True)
 
 
 def _form(labels: Any) -> str:

@@ -27,6 +27,7 @@ MAX_NAMES = 100  # labels, methods, layers, settings and Delta values
 MAX_WARNINGS = 1000
 MAX_NUMBERS = 10_000  # points of a curve
 MAX_CLASSES = 1_000_000
+MAX_GROUPED = 20  # labels whose groups are looked at
 MAX_CONFUSED = 100  # classes of a confusion matrix; a label with more has none
 LARGEST = 1e100  # no score, count or time is larger: figures could not show it
 MAX_NPZ = 32 * 2**20  # bytes of examples.npz, and of the pictures in it
@@ -148,6 +149,24 @@ class ByLabel(Record):
     count: Annotated[tuple[Whole, ...], _at_most(MAX_NUMBERS), _as_long_as("label")]
 
 
+class ByGroup(Record):
+    """Scores of groups of test samples: mean absolute errors, or rates; with standard errors and counts."""
+
+    group: Annotated[tuple[ClassName, ...], _at_most(MAX_NAMES)]
+    score: Annotated[Gappy, _as_long_as("group")]
+    se: Annotated[Gappy, _as_long_as("group")]
+    count: Annotated[tuple[Whole, ...], _at_most(MAX_NAMES), _as_long_as("group")]
+
+
+class Calibration(Record):
+    """Bins of the probability of the estimated class: its mean, the share that is right, and the samples."""
+
+    probability: Annotated[tuple[Fraction, ...], _at_most(MAX_NAMES)]
+    rate: Annotated[tuple[Fraction, ...], _at_most(MAX_NAMES), _as_long_as("probability")]
+    count: Annotated[tuple[Whole, ...], _at_most(MAX_NAMES), _as_long_as("probability")]
+    error: Fraction
+
+
 class LabelScores(Record):
     mae: Score | None = None
     rmse: Score | None = None
@@ -155,6 +174,8 @@ class LabelScores(Record):
     cumulative: Cumulative | None = None
     by_label: ByLabel | None = None
     confusion: Confusion | None = None
+    by_group: Annotated[dict[Text, ByGroup], Field(max_length=MAX_GROUPED)] | None = None
+    calibration: Calibration | None = None
 
 
 class Seconds(Record):

@@ -34,7 +34,7 @@ from higsfa.images import Distortion
 AUTO_SAMPLES, MAX_AUTO_COPIES = 60_000, 8
 """How many samples copies = "auto" makes, and the most copies of one."""
 MAX_PIXELS = 2**34  # most pixels of synthetic faces, which are held in memory
-RENAMED = {"memory": "memory_limit", "n_features": "n_used_features"}
+RENAMED = {"memory": "memory_limit", "n_features": "n_used_features", "regularization": "covariance"}
 """Old and new names of keys, for files of earlier versions and for messages."""
 RECIPES: dict[str, type[GraphRecipe]] = {
     "serial": SerialGraph,
@@ -55,6 +55,7 @@ Threshold = Annotated[float, Field(gt=0, le=4)]
 Copies = Annotated[int, Field(ge=1, le=1000)]
 Size = Annotated[int, Field(ge=1, le=4096)]
 Memory = Annotated[str, Field(pattern=r"^\s*\d+(\.\d+)?\s*[kKMGT]?i?B?\s*$")]
+Mixture = Literal["auto", "shared", "separate"] | Annotated[float, Field(ge=0, le=1)]
 ByLabel = Literal["cv"] | Count | dict[Name, Literal["cv"] | Count]
 
 
@@ -317,6 +318,7 @@ class NetworkTable(Table):
 @follows(
     LabelHead,
     types={
+        "covariance": Mixture | dict[Name, Mixture],
         "cv": Annotated[int, Field(ge=2, le=1000)],
         "candidates": Annotated[list[Count], Field(min_length=1, max_length=1000)] | None,
     },

@@ -21,6 +21,7 @@ from higsfa.core.graph.labels import missing
 from higsfa.evaluation.schema import MAX_CONFUSED
 from higsfa.experiments.config import Config
 from higsfa.experiments.data import BLOCK_VALUES, Samples, unit_range
+from higsfa.experiments.groups import Grouping, calibration, errors_by_group, find_groups
 from higsfa.experiments.interface import in_one_line
 from higsfa.experiments.methods import Features, Method, n_classes
 from higsfa.experiments.split import Experiment, Label, Sets
@@ -236,6 +237,7 @@ def gather(
     true = {label.name: np.concatenate([fold[label.name] for fold in by_fold]) for label in scored}
     parts = [part.labels for fold in folds for part in (fold.train, fold.test)]
     classes = {label.name: classes_of([part[label.name] for part in parts]) for label in scored if not label.is_numeric}
+    groups = find_groups(experiment, true)
     shown = [method for method in methods if method.role != "sensitivity"]
     varied = [method for method in methods if method.role == "sensitivity"]
     metrics = {
@@ -251,7 +253,7 @@ def gather(
         },
         "labels": [label.record(classes.get(label.name)) for label in scored],
         "n_folds": len(folds),
-        "methods": [_method(method, scored, results[method.key], true, classes) for method in shown],
+        "methods": [_method(method, scored, results[method.key], true, classes, groups) for method in shown],
         "layers": results["main"][-1][0]["layers"],
         "sensitivity": [_varied(method, scored, results[method.key]) for method in varied] or None,
         "warnings": list(experiment.warnings),
@@ -260,14 +262,25 @@ def gather(
 
 
 def _method(
-    method: Method, labels: list[Label], results: list[Result], true: Columns, classes: dict[str, list[str]]
+    method: Method,
+    labels: list[Label],
+    results: list[Result],
+    true: Columns,
+    classes: dict[str, list[str]],
+    groups: dict[str, Grouping],
 ) -> dict[str, Any]:
     records = [record for record, _ in results]
     by_label = {}
     for label in labels:
         estimated = np.concatenate([arrays[f"estimate {label.name}"] for _, arrays in results])
         folds = [record["scores"][label.name] for record in records]
-        by_label[label.name] = pooled_scores(label, folds, true[label.name], estimated, classes.get(label.name, []))
+        own = pooled_scores(label, folds, true[label.name], estimated, classes.get(label.name, []))
+        if method.role == "main":
+            own["by_group"] = errors_by_group(label, true[label.name], estimated, groups)
+        if method.role == "main" and not label.is_numeric:
+            probability = np.concatenate([arrays[f"probability {label.name}"] for _, arrays in results])
+            own["calibration"] = calibration(true[label.name], estimated, probability)
+        by_label[label.name] = own
     return {
         "name": method.name,
         "role": method.role,

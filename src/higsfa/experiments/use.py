@@ -276,7 +276,7 @@ class Run:
         label, given = known[name], [values] if isinstance(values, str) else np.atleast_1d(values).tolist()
         if self.head.is_numeric_[label]:
             return [number(name, value) for value in given]
-        classes = {str(value): value for value in self.head.classes_[label].tolist()}
+        classes = {str(value): value for value in self.head.label_classes_[label].tolist()}
         for value in given:
             if str(value) not in classes:
                 raise ExperimentError(f"{name} has no class {value!r}: use {', '.join(classes)}")
@@ -313,7 +313,8 @@ class Run:
         for label in scored:
             name, classes = label.name, []
             if not label.is_numeric:
-                classes = score.classes_of([fold.train.labels[name], fold.test.labels[name], self.head.classes_[name]])
+                columns = fold.train.labels[name], fold.test.labels[name], self.head.label_classes_[name]
+                classes = score.classes_of(list(columns))
             labels[name] = score.pooled_scores(label, [by_label[name]], true[name], found[f"estimate {name}"], classes)
         return {"run": self.name, "method": self.record.main.name, "n_test": len(fold.test), "labels": labels}
 

@@ -16,7 +16,8 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 from pydantic import Field
 from sklearn.pipeline import Pipeline
 
-from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelHead
+from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA, LabelClassifier, LabelHead
+from higsfa.estimators.label_head import LabelRegressor
 from higsfa.io import container, open_regular, write_atomically
 from higsfa.io.container import Arrays, Few, ModelFileError, Record, Tensors, Text, refuse
 from higsfa.models import heads, networks, statistics
@@ -25,7 +26,7 @@ from higsfa.training.statistics import ClassStatistics, LabelStatistics, Sequenc
 
 __all__ = ["ModelFileError", "load", "save"]
 
-FORMAT, PROTOCOL = "higsfa-model", 1
+FORMAT, PROTOCOL = "higsfa-model", 2
 
 
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -35,7 +36,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, LabelHead, a Pipeline of those, or statistics_
+    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, a label head, a Pipeline of those, or statistics_
         Statistics are those that add (of SFA, of classes, of a LabelGraph): load them elsewhere, and go on with
         `fit_from_statistics` and `partial_fit`. What `layer_statistics` of a network gives can be saved, too. An
         estimator must be fitted. Saved are all constructor parameters and what `transform`, `inverse_transform` and
@@ -129,18 +130,34 @@ class Frame(Record):
     version: Text
 
 
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}  # from headers of protocol n to those of n + 1
 RENAMED = {"memory": "memory_limit", "n_features": "n_used_features"}  # parameters, since version 0.1
 
 
 def _from_version_01(header: dict[str, Any]) -> dict[str, Any]:
     """Version 0.1, before protocol 1 was frozen, wrote its version under "higsfa" and had other parameter names."""
     header = {"version" if key == "higsfa" else key: value for key, value in header.items()}
-    steps = header["steps"] if isinstance(header.get("steps"), list) else []
-    for model in (header, *(step.get("model") for step in steps if isinstance(step, dict))):
-        if isinstance(model, dict) and isinstance(model.get("params"), dict):
-            model["params"] = {RENAMED.get(name, name): value for name, value in model["params"].items()}
+    for model in _with_parameters(header):
+        model["params"] = {RENAMED.get(name, name): value for name, value in model["params"].items()}
     return header
+
+
+def _from_protocol_1(header: dict[str, Any]) -> dict[str, Any]:
+    """A LabelHead had `regularization`, one number for all labels, which was not chosen."""
+    for model in _with_parameters(header):
+        if model.get("kind") == "LabelHead":
+            heads.upgrade_regularization(model)
+    return header
+
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_protocol_1}
+"""From headers of protocol n to those of n + 1."""
+
+
+def _with_parameters(header: dict[str, Any]) -> list[dict[str, Any]]:
+    """The records of estimators in a header, that of a Pipeline or of one estimator."""
+    steps = header["steps"] if isinstance(header.get("steps"), list) else []
+    models = [header, *(step.get("model") for step in steps if isinstance(step, dict))]
+    return [model for model in models if isinstance(model, dict) and isinstance(model.get("params"), dict)]
 
 
 class StepRecord(Record):
@@ -200,7 +217,7 @@ _HEAD = Kind(heads.HeadRecord, heads.pack_head, heads.unpack_head)
 ESTIMATORS: dict[type, Kind] = {
     **dict.fromkeys((SFA, GSFA, ISFA, IGSFA), _NODE),
     **dict.fromkeys((HSFA, HGSFA, HiSFA, HiGSFA), _NETWORK),
-    LabelHead: _HEAD,
+    **dict.fromkeys((LabelHead, LabelClassifier, LabelRegressor), _HEAD),
 }
 _SUMS = Kind(statistics.StatisticsRecord, statistics.pack_statistics, statistics.unpack_statistics)
 KINDS: dict[type, Kind] = {

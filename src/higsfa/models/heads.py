@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal
+from itertools import product
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
@@ -24,10 +27,15 @@ CLASS_DTYPE = re.compile(r"b1|[iu][1248]|f[248]|O|U[1-9][0-9]{0,3}")
 GAUSSIANS = ("center", "scale", "projection", "means", "factors", "log_weights")
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
 class LabelRecord(Record):
     name: LabelName
     class_type: str | None
     n_features: Size
+    covariance: Share
+    mixtures: Some[Share]
     cross_validated: bool
 
 
@@ -59,30 +67,48 @@ def pack_head(head: LabelHead, arrays: Arrays, prefix: str) -> dict[str, Any]:
 def unpack_head(cls: type, record: HeadRecord, tensors: Tensors, prefix: str) -> LabelHead:
     head = unpack_common(cls, record, record.n_features_in, tensors, prefix)
     head.output_form_, head.label_names_ = record.output_form, []
-    head.classes_, head.n_used_features_, head.is_numeric_, head.models_, head.cv_results_ = {}, {}, {}, {}, {}
+    head.label_classes_, head.n_used_features_, head.covariance_ = {}, {}, {}
+    head.is_numeric_, head.models_, head.cv_results_ = {}, {}, {}
     for j, label in enumerate(record.labels):
         tensors.spend(LABEL_BYTES)
         _unpack_label(head, label, tensors, f"{prefix}labels.{j}.")
-    if record.output_form == "vector" and len(record.labels) > 1:
-        refuse("a LabelHead must have exactly one label if it was fitted to a vector")
+    if record.output_form == "vector" and list(head.models_) != [0]:
+        refuse("a LabelHead must have exactly one label, 0, if it was fitted to a vector")
+    kinds = {ClassifierMixin: [False], RegressorMixin: [True]}
+    for kind, expected in kinds.items():
+        if issubclass(cls, kind) and (record.output_form, list(head.is_numeric_.values())) != ("vector", expected):
+            refuse(f"a {cls.__name__} must have one label of its kind")
     return head
 
 
+def upgrade_regularization(model: dict[str, Any]) -> None:
+    """From protocol 1 to 2: the mixture of covariances was a parameter of the same value for all labels."""
+    mixture = model["params"].pop("regularization", None)
+    model["params"]["covariance"] = mixture
+    for label in model["labels"] if isinstance(model.get("labels"), list) else ():
+        if isinstance(label, dict):
+            label |= {"covariance": mixture, "mixtures": [mixture]}
+
+
 def _pack_label(head: LabelHead, name: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
-    model, scores, classes = head.models_[name], head.cv_results_.get(name), head.classes_[name]
+    model, scores, classes = head.models_[name], head.cv_results_.get(name), head.label_classes_[name]
     if not isinstance(model, GaussianClasses):
         _refuse_regressor(model, f"for label {name!r} ")
     for part in GAUSSIANS:
         arrays[prefix + part] = getattr(model, part)
     numeric = head.is_numeric_[name]
     arrays[f"{prefix}classes"], dtype = (classes, None) if numeric else _pack_classes(classes)
+    mixtures = [head.covariance_[name]]
     if scores is not None:
-        arrays[f"{prefix}tried"] = np.array(list(scores), dtype=np.int64)
+        mixtures = list(dict.fromkeys(mixture for _, mixture in scores))
+        arrays[f"{prefix}tried"] = np.array(list(dict.fromkeys(k for k, _ in scores)), dtype=np.int64)
         arrays[f"{prefix}scores"] = np.array(list(scores.values()))
     return {
         "name": pack_label_name(name),
         "class_type": dtype,
         "n_features": head.n_used_features_[name],
+        "covariance": float(head.covariance_[name]),
+        "mixtures": [float(mixture) for mixture in mixtures],
         "cross_validated": scores is not None,
     }
 
@@ -102,16 +128,19 @@ def _unpack_label(head: LabelHead, record: LabelRecord, tensors: Tensors, prefix
         refuse(f"{prefix}n_features is {k}, more than the {head.n_features_in_} of the head")
     head.label_names_.append(name)
     head.is_numeric_[name] = record.class_type is None
-    head.classes_[name] = _unpack_classes(record.class_type, tensors, f"{prefix}classes")
-    head.n_used_features_[name] = k
-    head.models_[name] = _unpack_gaussians(tensors, prefix, k, len(head.classes_[name]))
+    head.label_classes_[name] = _unpack_classes(record.class_type, tensors, f"{prefix}classes")
+    head.n_used_features_[name], head.covariance_[name] = k, record.covariance
+    head.models_[name] = _unpack_gaussians(tensors, prefix, k, len(head.label_classes_[name]))
     if record.cross_validated:
         tried = tensors.take(f"{prefix}tried", "I64", (None,))
-        scores = tensors.take(f"{prefix}scores", "F64", (len(tried),))
-        tensors.spend(300 * len(tried))
+        scores = tensors.take(f"{prefix}scores", "F64", (len(tried) * len(record.mixtures),))
+        tensors.spend(400 * len(scores))
         if np.any(tried < 1) or np.any(tried > head.n_features_in_) or len(set(tried.tolist())) < len(tried):
             refuse(f"{prefix}tried must hold different numbers of features")
-        head.cv_results_[name] = dict(zip(tried.tolist(), scores.tolist(), strict=True))
+        candidates = product(tried.tolist(), record.mixtures)
+        head.cv_results_[name] = dict(zip(candidates, scores.tolist(), strict=True))
+        if len(head.cv_results_[name]) < len(scores):
+            refuse(f"{prefix}mixtures must be different numbers")
 
 
 def _unpack_gaussians(tensors: Tensors, prefix: str, k: int, n_classes: int) -> GaussianClasses:

@@ -50,6 +50,9 @@ Pair = Annotated[tuple[LabelName, T], Strict(False)]  # a list in JSON
 ByLabel = Annotated[list[Pair[T]], Field(max_length=MAX_LIST, fail_fast=True), AfterValidator(_dictionary)]
 
 
+Covariance = Literal["auto", "shared", "separate"]
+
+
 class ExpansionRecord(Record):
     text: str
 
@@ -81,7 +84,7 @@ TYPES: dict[str, Any] = {
     "n_classes": int | ByLabel[int | None] | None,
     "label_kinds": LabelKind | ByLabel[LabelKind] | None,
     "integer": bool | ByLabel[bool],
-    "regularization": float,
+    "covariance": float | Covariance | ByLabel[float | Covariance],
     "cv": int,
 }
 TRUTH = ("mirrored", "self_loops", "integer")

@@ -48,7 +48,7 @@ def morph(
     net : fitted network
     head : LabelHead
         Fitted on the features of `net`, with Gaussians for this label; best on images that the network was not
-        trained on, and with ``regularization=1``, so that estimates grow evenly along the class means.
+        trained on, and with ``covariance="shared"``, so that estimates grow evenly along the class means.
     photo : array of shape input_shape
         One image, like those that the network was trained on.
     labels : dict, optional
@@ -98,7 +98,7 @@ def morph(
 
 
 def class_means(head: LabelHead, label: Any) -> Floats:
-    """Mean features (n_classes, k) of the classes of a label, in the order of ``head.classes_[label]``.
+    """Mean features (n_classes, k) of the classes of a label, in the order of ``head.label_classes_[label]``.
 
     Directions in which the training features do not vary are left at their mean.
     """
@@ -131,15 +131,15 @@ def _wanted(head: LabelHead, label: dict[str, Any]) -> tuple[Any, list[Any]]:
         if not np.all(np.isfinite(numbers)):
             raise ValueError(f"{text}={values!r}: the values must be finite numbers")
         return name, numbers.tolist()
-    unknown = [value for value in targets if value not in head.classes_[name]]
+    unknown = [value for value in targets if value not in head.label_classes_[name]]
     if unknown:
-        raise ValueError(f"{text}={unknown[0]!r} is not one of the classes {list(head.classes_[name])}")
+        raise ValueError(f"{text}={unknown[0]!r} is not one of the classes {list(head.label_classes_[name])}")
     return name, targets
 
 
 def _shifts(head: LabelHead, name: Any, y: Floats, targets: list[Any]) -> Floats:
     """Changes (n_targets, k) of the head's features from the class mean at the photo's own estimate to those wanted."""
-    means, classes = class_means(head, name), head.classes_[name]
+    means, classes = class_means(head, name), head.label_classes_[name]
     posterior = head.predict_proba(y, name)[0]
     if head.is_numeric_[name]:
         at = np.array([*targets, posterior @ classes])

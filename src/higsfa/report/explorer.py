@@ -205,7 +205,7 @@ def quantised(components: Floats) -> tuple[Floats, NDArray[np.int8]]:
 
 def label_data(head: LabelHead, name: Any) -> dict[str, Any]:
     """A label's Gaussians; the scale of features is part of the projection and of its inverse, the lift."""
-    model, classes, is_numeric = head.models_[name], head.classes_[name], bool(head.is_numeric_[name])
+    model, classes, is_numeric = head.models_[name], head.label_classes_[name], bool(head.is_numeric_[name])
     varies = np.isfinite(model.scale)
     scale = np.where(varies, model.scale, 1.0)
     integer = head.integer.get(name, False) if isinstance(head.integer, Mapping) else head.integer

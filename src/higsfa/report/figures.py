@@ -19,7 +19,7 @@ from higsfa.report.reading import RunFolder
 from higsfa.report.tables import N_DELTAS, percent, short, shortened
 from higsfa.training.sources import evenly_spread
 
-MAX_POINTS, MAX_CURVE, MAX_COUNTED_CLASSES = 3000, 25, 10
+MAX_POINTS, MAX_CURVE, MAX_COUNTED_CLASSES, MAX_GROUPS = 3000, 25, 10, 60
 PER_STRIP, MAX_SIDE = 8, 128  # pictures of a strip, and their pixels
 DOT: dict[str, Any] = {"s": 5, "linewidths": 0, "rasterized": True}
 
@@ -160,6 +160,73 @@ def confusion_figure(metrics: Metrics, label: Label) -> Figure | None:
     )
     alt = f"Confusion matrix of {n} classes of {label.name}; {percent(correct)} of the samples lie on the diagonal."
     return _figure(f"Confusion matrix, {label.name}", lead, alt, paint, height=3.6)
+
+
+def group_figure(metrics: Metrics, label: Label) -> Figure | None:
+    """The main method's scores by group, with twice their standard errors, and the score of all samples."""
+    own = metrics.main.scores(label)
+    if not own.by_group:
+        return None
+    overall, factor = (own.mae, 1) if label.is_numeric else (own.rate, 100)
+    rows = [
+        (place + gap / 2, f"{shortened(name, 14)}: {shortened(group, 16)} ({count:,})", factor * score, error)
+        for place, (gap, name, group, score, error, count) in enumerate(
+            (gap, name, group, score, 2 * factor * (error or 0), count)
+            for gap, (name, part) in enumerate(own.by_group.items())
+            for group, score, error, count in zip(part.group, part.score, part.se, part.count, strict=True)
+            if score is not None
+        )
+    ][:MAX_GROUPS]
+
+    def paint(axes: Any) -> None:
+        places, names, scores, errors = zip(*rows, strict=True)
+        ends = np.clip(np.array(scores) + np.outer([-1, 1], errors), 0, np.inf if label.is_numeric else 100)
+        if overall is not None:
+            axes.axvline(factor * overall.mean, color=INK, linewidth=0.9, linestyle="--")
+        axes.hlines(places, *ends, color=ACCENT, linewidth=1.4)
+        axes.scatter(scores, places, color=ACCENT, s=24, zorder=3)
+        axes.set_yticks(places, names)
+        axes.set(ylim=(places[-1] + 0.5, -0.5), xlim=(0 if label.is_numeric else None, None))
+        axes.tick_params(axis="y", length=0)
+        axes.grid(True, axis="x")
+        axes.set_xlabel(_with_unit("MAE", label) if label.is_numeric else "correct (%)")
+
+    if not rows:
+        return None
+    better = "Further left" if label.is_numeric else "Further right"
+    lead = (
+        f"Each dot is a group of test samples, their number in parentheses; bars are two standard errors. {better} is "
+        "better; the dashed line is the score of all samples. A bar that does not reach the line tells a difference."
+    )
+    alt = f"Scores of {label.name} for {len(rows)} groups of test samples, with error bars."
+    return _figure(f"For whom it works: {label.name}", lead, alt, paint, height=1.0 + 0.24 * len(rows))
+
+
+def calibration_figure(metrics: Metrics, label: Label) -> Figure | None:
+    """A reliability diagram: the share of right estimates against their probability, with counts."""
+    found = metrics.main.scores(label).calibration
+    if not found or not found.count:
+        return None
+
+    def paint(axes: Any) -> None:
+        percents = [100 * np.array(values) for values in (found.probability, found.rate)]
+        axes.plot([0, 100], [0, 100], color=INK, linewidth=0.9, linestyle="--", label="perfect")
+        axes.plot(*percents, color=ACCENT, linewidth=2, marker="o", markersize=4, label="estimates")
+        counts = axes.twinx()
+        bars = counts.bar(percents[0], found.count, width=6, color=FAINT, linewidth=0)
+        counts.bar_label(bars, [f"{count:,}" for count in found.count], fontsize=8.5, padding=1)
+        counts.set_ylim(0, 4 * max(*found.count, 1))
+        counts.set_axis_off()
+        counts.set_zorder(axes.get_zorder() - 1)
+        axes.set(xlim=(0, 104), ylim=(0, 104))
+        _finish(axes, "probability of the estimate (%)", "of these, correct (%)")
+
+    lead = (
+        "On the dashed line, probabilities can be believed; below it, estimates are less often right than they claim. "
+        f"Numbers and grey bars tell how many test samples there are. Calibration error {percent(found.error)}."
+    )
+    alt = f"Reliability diagram of {label.name}; expected calibration error {percent(found.error)}."
+    return _figure(f"Calibration, {label.name}", lead, alt, paint)
 
 
 def delta_figure(metrics: Metrics) -> Figure | None:

@@ -99,11 +99,14 @@ def sections(run: RunFolder) -> list[Section]:
         accuracy += [figures.estimate_figure(run, label), figures.error_figure(metrics, label)]
     accuracy += [figures.confusion_figure(metrics, label) for label in metrics.labels if not label.is_numeric]
     cumulative = [figures.cumulative_figure(metrics, label) for label in numeric]
+    reliability = [figures.calibration_figure(metrics, label) for label in metrics.labels]
     deltas = [tables.delta_table(metrics, part) for part in ("train", "test")]
     slowness = [figures.delta_figure(metrics), figures.layer_figure(metrics)]
     everything: list[tuple[str, list[tables.Table | None], list[Figure | None]]] = [
         ("Accuracy", [tables.accuracy_table(metrics)], accuracy),
         ("Cumulative scores", [tables.cumulative_table(metrics, label) for label in numeric], cumulative),
+        ("Groups", [tables.group_table(metrics)], [figures.group_figure(metrics, label) for label in metrics.labels]),
+        ("Calibration", [tables.calibration_table(metrics)], reliability),
         ("Slowness", deltas, slowness),
         ("Features", [], [figures.feature_figure(run, label) for label in metrics.labels]),
         ("Reconstruction", [tables.reconstruction_table(metrics)], []),

@@ -172,6 +172,55 @@ def cumulative_table(metrics: Metrics, label: Label) -> Table | None:
     return _table(f"Cumulative scores, {label.name}, in per cent", lead, columns, [method for method, _ in pairs])
 
 
+def group_table(metrics: Metrics) -> Table | None:
+    """The main method's scores for each group of test samples."""
+    found = [(label, own) for label in metrics.labels if (own := metrics.main.scores(label).by_group)]
+    rows = dict.fromkeys((name, group) for _, own in found for name, part in own.items() for group in part.group)
+    counts, columns = dict.fromkeys(rows, 0), []
+    for label, own in found:
+        values, errors = dict.fromkeys(rows), dict.fromkeys(rows)
+        for name, part in own.items():
+            for group, score, error, count in zip(part.group, part.score, part.se, part.count, strict=True):
+                values[name, group], errors[name, group] = score, error
+                counts[name, group] = max(counts[name, group], count)
+        numbers = list(values.values()), list(errors.values())
+        if label.is_numeric:
+            columns.append(_column(f"{label.name} MAE", label.unit or "lower is better", *numbers))
+        else:
+            columns.append(_column(f"{label.name} rate", "%", *numbers, factor=100, decimals=1))
+    columns.insert(0, _column("samples", "test", list(counts.values()), decimals=0))
+    lead = (
+        f"For whom {metrics.main.name} works, and for whom less well, ± the standard error: people must be able to see "
+        "it, and a mean over all samples hides small groups. Groups are what somebody wrote down about the samples. "
+        "Where they show people, estimates are statistical guesses about pictures, not facts about people."
+    )
+    return _table("Errors by group", lead, columns, [f"{name}: {group}" for name, group in rows], "group")
+
+
+def calibration_table(metrics: Metrics) -> Table | None:
+    """How far probabilities are from the share of estimates that are right."""
+    found = {label.name: own for label in metrics.labels if (own := metrics.main.scores(label).calibration)}
+    means = [_mean(own.probability, own.count) for own in found.values()]
+    rates = [_mean(own.rate, own.count) for own in found.values()]
+    errors = [own.error for own in found.values()]
+    columns = [
+        _column("mean probability", "%", means, factor=100, decimals=1),
+        _column("correct", "%", rates, factor=100, decimals=1),
+        _column("calibration error", "%, lower is better", errors, factor=100, decimals=1),
+    ]
+    lead = (
+        "Each estimate comes with a probability. Of estimates with 80\N{NO-BREAK SPACE}%, about 80\N{NO-BREAK SPACE}% "
+        "should be right. The calibration error is the mean distance between the two; a mean probability above the "
+        "share of correct ones means that the method is too sure of itself."
+    )
+    return _table("Calibration of probabilities", lead, columns, found, "label")
+
+
+def _mean(values: Sequence[float], counts: Sequence[int]) -> float | None:
+    total = sum(counts)
+    return sum(value * count for value, count in zip(values, counts, strict=True)) / total if total else None
+
+
 def delta_table(metrics: Metrics, part: str) -> Table | None:
     """Delta values of the first features on ``"train"`` or ``"test"`` samples."""
     methods = [m for m in metrics.methods if m.delta and getattr(m.delta, part)]
