@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from copy import copy
 from ctypes import byref, c_char, c_double, c_int
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -167,57 +169,80 @@ class Pencil:
     Attributes
     ----------
     rank : of C, the number of eigenvalues.
+    scale : of the variables.
     """
 
-    def __init__(self, A: Floats, C: Floats, scale: Floats, tolerance: float, noise: float = 0.0) -> None:
-        """`noise` is the variance of white noise (Delta 2), added to the standardised variables after the rank cut."""
-        self._used = np.flatnonzero(scale > 0)
+    def __init__(self, A: Floats, C: Floats, scale: Floats, tolerance: float, *, diagonal: bool = False) -> None:
+        """With `diagonal`, C is decomposed even if it is regular: after that each `plus` is cheap."""
+        self.scale, self._used = scale, np.flatnonzero(scale > 0)
         self._inverse = 1.0 / scale[self._used]
         self._n_variables = len(C)
         used, units = np.ix_(self._used, self._used), np.outer(self._inverse, self._inverse)
-        C, A = C[used] * units, A[used] * units
-        self._whitening = _whitening(C, tolerance, noise)
-        C.flat[:: len(C) + 1] += noise
-        A.flat[:: len(A) + 1] += 2.0 * noise
-        if self._whitening is None:
-            self._factor = np.asarray(np.linalg.cholesky(C), np.float64)
-            self._reduced = reduce_pair(A, self._factor)
-        else:
-            self._reduced = self._whitening.T @ whole(A) @ self._whitening
-        self.rank = len(self._reduced)
+        self._C, self._A, self._noise = C[used] * units, A[used] * units, 0.0
+        self._axes: Floats | None = None
+        if len(self._C) and (diagonal or not _is_regular(self._C, tolerance)):
+            values, vectors = eigenpairs(self._C, 0, len(self._C))
+            kept = values > tolerance * values[-1]
+            self._variances, self._axes = values[kept], vectors[:, kept]
+            self._A = self._axes.T @ whole(self._A) @ self._axes
+        self.rank = len(self._A)
+
+    def plus(self, noise: float) -> Pencil:
+        """The same pair with white noise (Delta 2) of this variance in the standardised variables, after the rank cut.
+
+        2 C - A stays as it is.
+        """
+        other = copy(self)
+        other._noise = noise
+        other.__dict__.pop("_reduced", None)
+        return other
+
+    @cached_property
+    def _reduced(self) -> tuple[Floats, Floats]:
+        """A matrix with the same eigenvalues, and what makes eigenvectors of the pair from its own.
+
+        This is the Cholesky factor of C, or the columns W with W^T C W = 1 if C was decomposed.
+        """
+        A = self._A.copy()
+        A.flat[:: len(A) + 1] += 2.0 * self._noise
+        if self._axes is not None:
+            lengths = 1.0 / np.sqrt(self._variances + self._noise)
+            return A * np.outer(lengths, lengths), self._axes * lengths
+        C = self._C.copy()
+        C.flat[:: len(C) + 1] += self._noise
+        factor = np.asarray(np.linalg.cholesky(C), np.float64)
+        return reduce_pair(A, factor), factor
 
     def values(self) -> Floats:
         """All eigenvalues, ascending."""
-        return eigenvalues(self._reduced)
+        return eigenvalues(self._reduced[0])
 
     def pairs(self, n: int) -> tuple[Floats, Floats]:
         """The n smallest eigenvalues, or as many as there are, and eigenvectors, as columns B.
 
         B^T C B = 1, C with the noise.
         """
-        values, U = eigenpairs(self._reduced, 0, min(n, self.rank))
-        columns = back_substitute(self._factor, U) if self._whitening is None else self._whitening @ U
+        reduced, whitening = self._reduced
+        values, U = eigenpairs(reduced, 0, min(n, self.rank))
+        columns = back_substitute(whitening, U) if self._axes is None else whitening @ U
         B = np.zeros((self._n_variables, len(values)))
         B[self._used] = columns * self._inverse[:, None]
         return values, B
 
 
-def _whitening(C: Floats, tolerance: float, noise: float) -> Floats | None:
-    """W with W^T (C + noise) W = 1, (n, r), on eigenvectors of C whose values are above `tolerance` times the largest.
+def _is_regular(C: Floats, tolerance: float) -> bool:
+    """Whether all eigenvalues are above `tolerance` times the largest.
 
-    None if all are. This is seen without eigenvectors: C stays positive definite when the tolerance times a bound on
-    the largest eigenvalue is taken away from its diagonal.
+    This is seen without them: C stays positive definite when the tolerance times a bound on the largest eigenvalue is
+    taken away from its diagonal.
     """
     C = whole(C)
-    shifted = C.copy()
-    shifted.flat[:: len(C) + 1] -= tolerance * _bound(C)
+    C.flat[:: len(C) + 1] -= tolerance * _bound(C)
     try:
-        np.linalg.cholesky(shifted)
+        np.linalg.cholesky(C)
     except np.linalg.LinAlgError:
-        values, vectors = eigenpairs(C, 0, len(C))
-        kept = values > tolerance * values[-1]
-        return np.asarray(vectors[:, kept] / np.sqrt(values[kept] + noise))
-    return None
+        return False
+    return True
 
 
 def _bound(C: Floats) -> float:

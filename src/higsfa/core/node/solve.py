@@ -76,6 +76,14 @@ class SlowFeatures:
     rank: int
 
 
+def pencil_of(cov: Covariances, n_expanded: int, *, diagonal: bool = False) -> Pencil:
+    """The eigenproblem of slow features (see :class:`Pencil`)."""
+    C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
+    variance = np.diag(C)
+    scale = np.sqrt(np.where(variance > cov.noise[:n_expanded], variance, 0.0))
+    return Pencil(C_dot, C, scale, cov.precision**RANK_CUT, diagonal=diagonal)
+
+
 def slow_features(
     cov: Covariances,
     n_expanded: int,
@@ -83,17 +91,17 @@ def slow_features(
     n_deltas: int,
     n_features: int,
     limit: float = np.inf,
+    pencil: Pencil | None = None,
 ) -> SlowFeatures:
     """Features of the expanded input, slowest first, with weighted variance 1 and decorrelated.
 
     At most `n_features` of them, those with Delta below `limit`, and at most `n_deltas` Delta values. With shrinkage
-    (see :func:`_measured`) the limit is left aside: Delta values do not ascend then.
+    (see :func:`_measured`) the limit is left aside: Delta values do not ascend then. The pencil of the covariances may
+    be given, to decompose them once for several values of the shrinkage.
     """
-    C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
-    variance = np.diag(C)
-    scale = np.sqrt(np.where(variance > cov.noise[:n_expanded], variance, 0.0))
+    pencil = (pencil_of(cov, n_expanded) if pencil is None else pencil).plus(shrinkage)
+    scale = pencil.scale
     tie = (1e3 if cov.precision < 1e-10 else 8.0) * cov.precision  # rounding errors of sums over edges
-    pencil = Pencil(C_dot, C, scale, cov.precision**RANK_CUT, shrinkage)
     most = max(n_features, n_deltas) if shrinkage else n_features
     deltas, B = pencil.pairs(most + 1)
     n = min(most, int(np.searchsorted(deltas, np.inf if shrinkage else limit)))
@@ -104,7 +112,7 @@ def slow_features(
     B, deltas = untangle(B, deltas, scale, tie, n)
     B = B[:, :n]
     if shrinkage:
-        B, deltas = _measured(B, whole(C), whole(C_dot))
+        B, deltas = _measured(B, *(whole(M[:n_expanded, :n_expanded]) for M in (cov.C, cov.C_dot)))
     B = B[:, :n_features]
     return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0)[:n_deltas], pencil.rank)
 
