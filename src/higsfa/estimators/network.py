@@ -180,6 +180,7 @@ class Network(Extractor):
             source = check_data(self, X, reset=True, min_samples=2, allow_nd=True)
             n, shape = len(source), self._input_shape_of(source.shape)
             plans = self._planned(shape)
+            is_open = any(plan.options.is_open for plan in plans)
             is_built = isinstance(given, TrainingGraph)
             if is_built and (weights is not None or groups is not None):
                 raise ValueError(BUILT)
@@ -189,7 +190,7 @@ class Network(Extractor):
             dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=precision) for plan in plans]
             held_out: Any = [None] * len(plans)
-            if any(plan.options.is_open for plan in plans):
+            if is_open:
                 halves = None if is_built else find_halves(source, given, y, graph.sample_weight, groups)
                 plans, held_out = self._chosen(plans, halves, source, dtype)
             saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)

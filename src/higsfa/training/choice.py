@@ -18,13 +18,15 @@ from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.held_out import HeldOut, held_out, joined, n_judged
 from higsfa.core.sums.plan import make_plan
 from higsfa.core.sums.sums import Covariances
+from higsfa.training.budget import tile_size
 from higsfa.training.layer import LayerPlan, ThreadGathering, computed_features, train_layer
-from higsfa.training.network import NETWORK_BLOCK, Setup, make_schedule, set_up
+from higsfa.training.network import NETWORK_BLOCK, Setup, set_up
 from higsfa.training.sources import Source
 from higsfa.training.sources.base import evenly_spread
 from higsfa.training.statistics import GraphStatistics, add_fields
+from higsfa.training.stores import Schedule
 
-MAX_SAMPLES = 20_000
+MAX_SAMPLES = 8_000
 """Most samples of each half."""
 MAX_NODES = 16
 """Nodes of a layer that are judged."""
@@ -57,7 +59,8 @@ def choose_options(
     """
     chosen, means = list(plans), None
     found: list[HeldOut | None] = [None] * len(plans)
-    schedules = [make_schedule(plans, make_plan(half.graph, NETWORK_BLOCK), dtype) for half in halves]
+    rows = tile_size(plans, plans[0].n_below, dtype.itemsize)
+    schedules = [Schedule.of(make_plan(half.graph, NETWORK_BLOCK), rows) for half in halves]
     with ExitStack() as stack:
         train, test = setups = [
             _enter(stack, plans, schedule, half.samples.dtype, dtype, limit=limit, n_jobs=n_jobs, spill=spill)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.linalg import decorrelating, whole
-from higsfa.core.node.solve import AUTO, NodeOptions, n_slow_features, pencil_of, slow_features
+from higsfa.core.node.solve import AUTO, NodeOptions, n_slow_features, slow_features
 from higsfa.core.sums.sums import Covariances
 
 Floats = NDArray[np.float64]
@@ -116,10 +116,12 @@ def held_out(
     for k, (train, test) in enumerate(divisions):
         C, C_dot = (whole(M[:n_expanded, :n_expanded]) for M in (test.C, test.C_dot))
         least = test.noise[:n_expanded]
-        pencil = pencil_of(train, n_expanded, diagonal=len(ladder) > 1)
+        pencil = None
         for i, shrinkage in enumerate(ladder):
-            slow = slow_features(train, n_expanded, shrinkage, n_features, n_features, pencil=pencil)
-            B = slow.B
+            slow = slow_features(
+                train, n_expanded, shrinkage, n_features, n_features, pencil=pencil, is_path=len(ladder) > 1
+            )
+            B, pencil = slow.B, slow.pencil
             variances, edges = B.T @ C @ B, B.T @ C_dot @ B
             varies = np.diag(variances) > least @ B**2
             n = B.shape[1]

@@ -69,19 +69,14 @@ class NodeOptions:
 
 @dataclass(frozen=True, eq=False)
 class SlowFeatures:
-    """Slow features s = B^T (z - mean): B (I', k), Delta values of these and perhaps further ones, and the rank."""
+    """Slow features s = B^T (z - mean): B (I', k), and Delta values of these and perhaps further ones.
+
+    `pencil` is the eigenproblem that was solved.
+    """
 
     B: Floats
     delta_values: Floats
-    rank: int
-
-
-def pencil_of(cov: Covariances, n_expanded: int, *, diagonal: bool = False) -> Pencil:
-    """The eigenproblem of slow features (see :class:`Pencil`)."""
-    C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
-    variance = np.diag(C)
-    scale = np.sqrt(np.where(variance > cov.noise[:n_expanded], variance, 0.0))
-    return Pencil(C_dot, C, scale, cov.precision**RANK_CUT, diagonal=diagonal)
+    pencil: Pencil
 
 
 def slow_features(
@@ -91,16 +86,23 @@ def slow_features(
     n_deltas: int,
     n_features: int,
     limit: float = np.inf,
+    *,
     pencil: Pencil | None = None,
+    is_path: bool = False,
 ) -> SlowFeatures:
     """Features of the expanded input, slowest first, with weighted variance 1 and decorrelated.
 
     At most `n_features` of them, those with Delta below `limit`, and at most `n_deltas` Delta values. With shrinkage
-    (see :func:`_measured`) the limit is left aside: Delta values do not ascend then. The pencil of the covariances may
-    be given, to decompose them once for several values of the shrinkage.
+    (see :func:`_measured`) the limit is left aside: Delta values do not ascend then. On a path of
+    several values of the shrinkage, the pencil of the one before is given, so that covariances are decomposed once.
     """
-    pencil = (pencil_of(cov, n_expanded) if pencil is None else pencil).plus(shrinkage)
-    scale = pencil.scale
+    C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
+    variance = np.diag(C)
+    scale = np.sqrt(np.where(variance > cov.noise[:n_expanded], variance, 0.0))
+    if pencil is None:
+        pencil = Pencil(C_dot, C, scale, cov.precision**RANK_CUT, shrinkage, diagonal=is_path)
+    else:
+        pencil = pencil.plus(shrinkage)
     tie = (1e3 if cov.precision < 1e-10 else 8.0) * cov.precision  # rounding errors of sums over edges
     most = max(n_features, n_deltas) if shrinkage else n_features
     deltas, B = pencil.pairs(most + 1)
@@ -112,9 +114,9 @@ def slow_features(
     B, deltas = untangle(B, deltas, scale, tie, n)
     B = B[:, :n]
     if shrinkage:
-        B, deltas = _measured(B, *(whole(M[:n_expanded, :n_expanded]) for M in (cov.C, cov.C_dot)))
+        B, deltas = _measured(B, whole(C), whole(C_dot))
     B = B[:, :n_features]
-    return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0)[:n_deltas], pencil.rank)
+    return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0)[:n_deltas], pencil)
 
 
 def _measured(B: Floats, C: Floats, C_dot: Floats) -> tuple[Floats, Floats]:
@@ -188,7 +190,7 @@ def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: Nod
     constant = np.diag(sigma) <= noise  # up to rounding: no component shall describe these
     sigma[constant], sigma[:, constant] = 0.0, 0.0
     fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, cov.precision, options)
-    if slow.B.shape[1] < min(slow.rank, most) and J + len(fit.variances) < (options.n_components or 0):
+    if slow.B.shape[1] < min(slow.pencil.rank, most) and J + len(fit.variances) < (options.n_components or 0):
         # The residual has too few components: more slow features are needed than were computed.
         slow = slow_features(cov, n, options.shrinkage, n if options.all_deltas else most, most)
         fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, cov.precision, options)
@@ -286,6 +288,6 @@ def _assemble(
         decoder=np.column_stack([decode_slow, fit.axes]),
         decode_offset=b + frontend.center,
         delta_values=slow.delta_values,
-        rank=slow.rank,
+        rank=slow.pencil.rank,
         output_mean=output_mean,
     )
