@@ -93,8 +93,9 @@ def slow_features(
     """Features of the expanded input, slowest first, with weighted variance 1 and decorrelated.
 
     At most `n_features` of them, those with Delta below `limit`, and at most `n_deltas` Delta values. With shrinkage
-    (see :func:`_measured`) the limit is left aside: Delta values do not ascend then. On a path of
-    several values of the shrinkage, the pencil of the one before is given, so that covariances are decomposed once.
+    (see :func:`_measured`) Delta values do not ascend, so a limit below 2 leaves out no more than what is as fast as
+    noise: that is so with shrinkage if and only if it is so without. On a path of several values of the shrinkage, the
+    pencil of the one before is given, so that covariances are decomposed once.
     """
     C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
     variance = np.diag(C)
@@ -106,7 +107,9 @@ def slow_features(
     tie = (1e3 if cov.precision < 1e-10 else 8.0) * cov.precision  # rounding errors of sums over edges
     most = max(n_features, n_deltas) if shrinkage else n_features
     deltas, B = pencil.pairs(most + 1)
-    n = min(most, int(np.searchsorted(deltas, np.inf if shrinkage else limit)))
+    if shrinkage:
+        limit = 2.0 if limit < 2.0 and n_deltas <= n_features else np.inf
+    n = min(most, int(np.searchsorted(deltas, limit)))
     if n > 0 and len(deltas) < pencil.rank and deltas[-1] <= deltas[n - 1] + TIE * abs(deltas[n - 1]) + tie:
         deltas, B = pencil.pairs(pencil.rank)  # equally slow features must not be cut apart
     if not shrinkage and len(deltas) < min(n_deltas, pencil.rank):
