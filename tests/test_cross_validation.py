@@ -320,6 +320,19 @@ def test_the_choice_does_not_depend_on_how_it_is_computed():
         assert np.array_equal(other.transform(images), first.transform(images))
 
 
+def test_layers_share_the_value_that_is_best_in_the_sum_over_them():
+    alone = []
+    for seed in range(4):
+        train, _ = few(seed)
+        net = network().fit(DIGITS[train], DIGIT[train].astype(str))
+        curves = np.array([one.slowness.mean(axis=1) for one in net.held_out_])
+        best = int(np.argmax(curves.sum(axis=0)))
+        assert net.shrinkage_ == [LADDER[best]] * 2
+        assert [one.best for one in net.held_out_] == [best] * 2
+        alone.append(np.argmax(curves, axis=1).tolist())
+    assert any(first != second for first, second in alone)  # a layer alone would have taken another value
+
+
 def test_layers_with_a_number_keep_it():
     train, _ = few(1)
     layers = [Layer((4, 4), (2, 2), n_components=8, shrinkage=0.2), Layer((3, 3), n_components=12, n_slow="auto")]

@@ -138,7 +138,7 @@ class Network(Extractor):
     ) -> Budget:
         """Memory, passes over the data and work of a fit, before anything is read.
 
-        Choosing the shrinkage ("auto") comes on top: the work of a fit on half of the samples, 20,000 at most.
+        Choosing the shrinkage ("auto") comes on top: the work of a fit on half of the samples, 5,000 at most.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ from higsfa.training.sources.base import evenly_spread
 from higsfa.training.statistics import GraphStatistics, add_fields
 from higsfa.training.stores import Schedule
 
-MAX_SAMPLES = 8_000
+MAX_SAMPLES = 5_000
 """Most samples of each half."""
 MAX_NODES = 16
 """Nodes of a layer that are judged."""
@@ -99,8 +99,8 @@ def _enter(stack: ExitStack, *sizes: Any, limit: int, **options: Any) -> Setup:
 class _Judge:
     """Chooses the options of a layer by some of its nodes, on the features below it in both halves.
 
-    `evidence` grows by how slow the features of this layer are with each value of the shrinkage, the best one being 1.
-    The layer takes what is best for it and the layers below.
+    `evidence` grows by how slow the features of this layer are with each value of the shrinkage, and the layer takes
+    what is best for it and the layers below.
     """
 
     plan: LayerPlan
@@ -119,8 +119,7 @@ class _Judge:
         self.halves[0].run(judge, len(train))
         self.found = joined(results)
         if plan.options.shrinkage == AUTO:
-            slowness = self.found.slowness.mean(axis=1)
-            self.evidence += slowness / max(float(slowness.max()), np.finfo(float).tiny)
+            self.evidence += self.found.slowness.mean(axis=1)
             self.found = replace(self.found, best=int(np.argmax(self.evidence)))
         return replace(plan, options=self.found.chosen(plan.options))
 

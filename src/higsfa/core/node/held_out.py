@@ -18,7 +18,7 @@ from higsfa.core.sums.sums import Covariances
 
 Floats = NDArray[np.float64]
 
-LADDER = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+LADDER = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Values of the shrinkage that are tried."""
 MOST_FEATURES = 32
 """Features that a value of the shrinkage is judged by, at most."""
