@@ -11,6 +11,7 @@ from sklearn.model_selection import StratifiedKFold
 
 import higsfa
 from higsfa import HGSFA, HSFA, HiGSFA, load, save, sources
+from higsfa.core import linalg
 from higsfa.core.node.held_out import LADDER
 from higsfa.estimators import choice
 from higsfa.estimators import network as network_module
@@ -111,6 +112,19 @@ def test_the_best_score_on_the_folds_is_taken(case):
         scores.append(np.mean(own))
     np.testing.assert_allclose(model.held_out_.slowness.mean(axis=1), scores, rtol=1e-9)
     assert model.shrinkage_ == LADDER[int(np.argmax(scores))]
+
+
+def test_each_fold_is_decomposed_once_for_all_values(monkeypatch):
+    sizes, found = [], linalg.eigenpairs
+
+    def counted(M, start, stop):
+        sizes.append(stop - start)
+        return found(M, start, stop)
+
+    monkeypatch.setattr(linalg, "eigenpairs", counted)
+    GSFA(4, cv=CV).fit(X, CLASS)
+    assert sizes.count(X.shape[1]) == CV  # covariances; of each value only the features that are wanted and one more
+    assert sizes.count(5) == CV * len(LADDER) + 1
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -304,6 +318,19 @@ def test_the_choice_does_not_depend_on_how_it_is_computed():
         other = network(**params).fit(images, digit)
         assert other.shrinkage_ == first.shrinkage_
         assert np.array_equal(other.transform(images), first.transform(images))
+
+
+def test_layers_share_the_value_that_is_best_in_the_sum_over_them():
+    alone = []
+    for seed in range(4):
+        train, _ = few(seed)
+        net = network().fit(DIGITS[train], DIGIT[train].astype(str))
+        curves = np.array([one.slowness.mean(axis=1) for one in net.held_out_])
+        best = int(np.argmax(curves.sum(axis=0)))
+        assert net.shrinkage_ == [LADDER[best]] * 2
+        assert [one.best for one in net.held_out_] == [best] * 2
+        alone.append(np.argmax(curves, axis=1).tolist())
+    assert any(first != second for first, second in alone)  # a layer alone would have taken another value
 
 
 def test_layers_with_a_number_keep_it():

@@ -110,8 +110,9 @@ def test_no_variable_at_all_is_rank_zero():
         assert pencil.pairs(2)[1].shape == (n, 0)
 
 
+@pytest.mark.parametrize("path", [False, True])
 @pytest.mark.parametrize("spectrum", ["full rank", "some directions missing", "most directions missing"])
-def test_noise_is_added_where_the_covariance_is_not_singular(spectrum):
+def test_noise_is_added_where_the_covariance_is_not_singular(spectrum, path):
     A, C, scale = random_pair(SPECTRA[spectrum])
     noise = 0.3
     values, vectors = np.linalg.eigh(C / np.outer(scale, scale))
@@ -119,6 +120,8 @@ def test_noise_is_added_where_the_covariance_is_not_singular(spectrum):
     W, more = V / scale[:, None], noise * np.eye(V.shape[1])
     expected, U = scipy.linalg.eigh(W.T @ A @ W + 2 * more, W.T @ C @ W + more)
     pencil, B = Pencil(A, C, scale, TOLERANCE, noise), V @ U
+    if path:
+        pencil = Pencil(A, C, scale, TOLERANCE, 5.0, diagonal=True).plus(0.0).plus(noise)
     found = pencil.pairs(6)[1] * scale[:, None]
     np.testing.assert_allclose(pencil.values(), expected, atol=1e-9)
     np.testing.assert_allclose(found * fix_signs(found), (B * fix_signs(B))[:, :6], atol=1e-8)

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from copy import copy
 from ctypes import byref, c_char, c_double, c_int
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,33 +84,29 @@ _routines = find_routines()
 
 def eigenpairs(M: Floats, start: int, stop: int) -> tuple[Floats, Floats]:
     """Eigenvalues, ascending, from number `start` to before `stop`, and orthonormal eigenvectors, as columns."""
-    size = _largest_entry(M)
+    error = ACCURATE * _largest_entry(M)
     n, k = len(M), stop - start
     if k == 0:
         return np.zeros(0), np.zeros((n, 0))
     if k * FEW <= n:
-        values, vectors = _some_pairs(M, start, stop, ACCURATE * size)
+        n_work, n_iwork = (BLOCK + 26) * n, 10 * n
+        if _routines:
+            values, rows, found = np.empty(n), np.empty((k, n)), c_int()
+            work, iwork, support = np.empty(n_work), np.empty(n_iwork, np.intc), np.empty(2 * n, np.intc)
+            wanted = 0.0, 0.0, start + 1, stop, error  # by their numbers, not by bounds
+            out = found, values, rows, n, support, work, n_work, iwork, n_iwork
+            info = _routines["dsyevr"]("V", "I", _LOWER, n, M.copy(), n, *wanted, *out)
+            vectors, n_found = rows.T, found.value
+        else:
+            values, vectors, n_found, _, info = lapack.dsyevr(
+                M, range="I", il=start + 1, iu=stop, lower=1, abstol=error, lwork=n_work, liwork=n_iwork
+            )
+            vectors = vectors[:, :n_found]
         # Bisection and inverse iteration may lose orthogonality where eigenvalues crowd; divide and conquer does not.
-        if vectors.shape == (n, k) and np.max(np.abs(vectors.T @ vectors - np.eye(k))) < SKEWED * n:
-            return values, vectors
+        if info == 0 and n_found == k and np.max(np.abs(vectors.T @ vectors - np.eye(k))) < SKEWED * n:
+            return values[:k], vectors
     values, vectors = np.linalg.eigh(M)
     return values[start:stop], vectors[:, start:stop]
-
-
-def _some_pairs(M: Floats, start: int, stop: int, error: float) -> tuple[Floats, Floats]:
-    """What LAPACK's driver finds of these pairs; `error` of the eigenvalues is allowed, or rounding errors if 0."""
-    n, k = len(M), stop - start
-    if not _routines:
-        values, columns, n_found, _, info = lapack.dsyevr(
-            M, range="I", il=start + 1, iu=stop, lower=1, abstol=error, lwork=(BLOCK + 26) * n, liwork=10 * n
-        )
-        return values[:n_found], columns[:, : n_found if info == 0 else 0]
-    values, rows, found = np.empty(n), np.empty((k, n)), c_int()
-    work, iwork, support = np.empty((BLOCK + 26) * n), np.empty(10 * n, np.intc), np.empty(2 * n, np.intc)
-    wanted = 0.0, 0.0, start + 1, stop, error  # by their numbers, not by bounds
-    out = found, values, rows, n, support, work, work.size, iwork, iwork.size
-    info = _routines["dsyevr"]("V", "I", _LOWER, n, M.copy(), n, *wanted, *out)
-    return values[:k], rows[: found.value if info == 0 else 0].T
 
 
 def eigenvalues(M: Floats) -> Floats:
@@ -169,55 +167,73 @@ class Pencil:
     rank : of C, the number of eigenvalues.
     """
 
-    def __init__(self, A: Floats, C: Floats, scale: Floats, tolerance: float, noise: float = 0.0) -> None:
-        """`noise` is the variance of white noise (Delta 2), added to the standardised variables after the rank cut."""
+    def __init__(
+        self, A: Floats, C: Floats, scale: Floats, tolerance: float, noise: float = 0.0, *, diagonal: bool = False
+    ) -> None:
+        """`noise` is the variance of white noise (Delta 2), added to the standardised variables after the rank cut.
+
+        With `diagonal`, C is decomposed even if it is regular: after that each `plus` is cheap.
+        """
         self._used = np.flatnonzero(scale > 0)
         self._inverse = 1.0 / scale[self._used]
         self._n_variables = len(C)
         used, units = np.ix_(self._used, self._used), np.outer(self._inverse, self._inverse)
-        C, A = C[used] * units, A[used] * units
-        self._whitening = _whitening(C, tolerance, noise)
-        C.flat[:: len(C) + 1] += noise
-        A.flat[:: len(A) + 1] += 2.0 * noise
-        if self._whitening is None:
-            self._factor = np.asarray(np.linalg.cholesky(C), np.float64)
-            self._reduced = reduce_pair(A, self._factor)
-        else:
-            self._reduced = self._whitening.T @ whole(A) @ self._whitening
-        self.rank = len(self._reduced)
+        self._C, self._A, self._noise = C[used] * units, A[used] * units, noise
+        self._axes: Floats | None = None
+        if not diagonal:
+            # C is regular if it stays positive definite when the tolerance times a bound on its largest eigenvalue is
+            # taken away from its diagonal.
+            less = whole(self._C)
+            less.flat[:: len(less) + 1] -= tolerance * _bound(less)
+            try:
+                np.linalg.cholesky(less)
+            except np.linalg.LinAlgError:
+                diagonal = True
+        if diagonal and len(self._C):
+            values, vectors = eigenpairs(self._C, 0, len(self._C))
+            kept = values > tolerance * values[-1]
+            self._variances, self._axes = values[kept], vectors[:, kept]
+            self._A = self._axes.T @ whole(self._A) @ self._axes
+        self.rank = len(self._A)
+
+    def plus(self, noise: float) -> Pencil:
+        """The same pair with this noise; 2 C - A does not change with it."""
+        other = copy(self)
+        other._noise = noise
+        other.__dict__.pop("_reduced", None)
+        return other
+
+    @cached_property
+    def _reduced(self) -> tuple[Floats, Floats]:
+        """A matrix with the same eigenvalues, and what makes eigenvectors of the pair from its own.
+
+        This is the Cholesky factor of C, or the columns W with W^T C W = 1 if C was decomposed.
+        """
+        A = self._A.copy()
+        A.flat[:: len(A) + 1] += 2.0 * self._noise
+        if self._axes is not None:
+            lengths = 1.0 / np.sqrt(self._variances + self._noise)
+            return A * np.outer(lengths, lengths), self._axes * lengths
+        C = self._C.copy()
+        C.flat[:: len(C) + 1] += self._noise
+        factor = np.asarray(np.linalg.cholesky(C), np.float64)
+        return reduce_pair(A, factor), factor
 
     def values(self) -> Floats:
         """All eigenvalues, ascending."""
-        return eigenvalues(self._reduced)
+        return eigenvalues(self._reduced[0])
 
     def pairs(self, n: int) -> tuple[Floats, Floats]:
         """The n smallest eigenvalues, or as many as there are, and eigenvectors, as columns B.
 
         B^T C B = 1, C with the noise.
         """
-        values, U = eigenpairs(self._reduced, 0, min(n, self.rank))
-        columns = back_substitute(self._factor, U) if self._whitening is None else self._whitening @ U
+        reduced, whitening = self._reduced
+        values, U = eigenpairs(reduced, 0, min(n, self.rank))
+        columns = back_substitute(whitening, U) if self._axes is None else whitening @ U
         B = np.zeros((self._n_variables, len(values)))
         B[self._used] = columns * self._inverse[:, None]
         return values, B
-
-
-def _whitening(C: Floats, tolerance: float, noise: float) -> Floats | None:
-    """W with W^T (C + noise) W = 1, (n, r), on eigenvectors of C whose values are above `tolerance` times the largest.
-
-    None if all are. This is seen without eigenvectors: C stays positive definite when the tolerance times a bound on
-    the largest eigenvalue is taken away from its diagonal.
-    """
-    C = whole(C)
-    shifted = C.copy()
-    shifted.flat[:: len(C) + 1] -= tolerance * _bound(C)
-    try:
-        np.linalg.cholesky(shifted)
-    except np.linalg.LinAlgError:
-        values, vectors = eigenpairs(C, 0, len(C))
-        kept = values > tolerance * values[-1]
-        return np.asarray(vectors[:, kept] / np.sqrt(values[kept] + noise))
-    return None
 
 
 def _bound(C: Floats) -> float:

@@ -26,8 +26,7 @@ from higsfa.graphs import (
 )
 from higsfa.graphs.additive import gather_graph, why_not_additive
 from higsfa.graphs.recipes import _terms, kinds_taken
-from higsfa.training.sources import Source
-from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Origin, Statistics
+from higsfa.training.statistics import GraphStatistics, Origin, Statistics
 
 BUILT_BEFOREHAND = Origin.of("TrainingGraph")  # a graph that was passed to `fit`
 
@@ -68,8 +67,17 @@ class LabelledEstimator(StreamEstimator):
             X = check_data(self, X, reset=True, min_samples=2)
             n, y = len(X), as_labels(y)
             if not isinstance(graph, TrainingGraph):
-                recipe = as_recipe(self.graph if graph is None else graph)
-                self._cross_validate(X, y, recipe, check_weights(sample_weight, n), groups)
+                w = check_weights(sample_weight, n)
+                given = as_recipe(self.graph if graph is None else graph)
+                recipe = given.settled(y, w, self.label_kinds)
+                self.label_kinds_ = kinds_taken(given, recipe) if isinstance(given, AutoGraph) else None
+                data, fold = self._data(X, w), None
+                if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
+                    fold = divide(recipe, y, w, copies_together(X, groups), self.cv)
+                if fold is None:
+                    self._adopt(gather_graph(data, recipe, y, w, groups), X=X)
+                else:  # what parameters leave open is chosen on folds of the samples
+                    self._adopt(*gather_folds(data, recipe, y, w, groups, fold), X)
             elif sample_weight is not None or groups is not None:
                 raise ValueError(BUILT)
             elif graph.n_samples != n:
@@ -79,25 +87,6 @@ class LabelledEstimator(StreamEstimator):
                 sums = self._data(X, graph.sample_weight).gather(plan)
                 self._adopt(GraphStatistics(*sums, BUILT_BEFOREHAND, plan.weighting), X=X)
         return self
-
-    def _cross_validate(self, X: Source, y: Any, recipe: GraphRecipe, w: np.ndarray, groups: Any) -> None:
-        """Fit; what parameters leave open is chosen on folds of the samples."""
-        given, recipe = recipe, recipe.settled(y, w, self.label_kinds)
-        self.label_kinds_ = kinds_taken(given, recipe) if isinstance(given, AutoGraph) else None
-        data, fold = self._data(X, w), None
-        if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
-            fold = divide(recipe, y, w, copies_together(X, groups), self.cv)
-        if fold is None:
-            self._adopt(gather_graph(data, recipe, y, w, groups), X=X)
-        else:
-            self._adopt(*gather_folds(data, recipe, y, w, groups, fold), X)
-
-    def _gather(
-        self, X: Source, y: Any, recipe: GraphRecipe, w: np.ndarray, groups: Any, most: float = MAX_CLASS_CHANNELS
-    ) -> Statistics:
-        """Statistics of samples; of the kind that adds where the recipe allows it, and at most so many classes."""
-        recipe = recipe.settled(y, w)
-        return gather_graph(self._data(X, w), recipe, y, w, groups, most)
 
     @exact
     @_fit_context(prefer_skip_nested_validation=True)
@@ -159,7 +148,8 @@ class LabelledEstimator(StreamEstimator):
         names = batches[0]["names"]
         y: Any = {name: joined(batches, f"label {name!r}") for name in names}
         y = y[None] if names == [None] else y
-        return self._gather(samples_of(batches), y, as_recipe(self.graph), joined(batches, "w"), None, np.inf)
+        X, w = samples_of(batches), joined(batches, "w")
+        return gather_graph(self._data(X, w), as_recipe(self.graph).settled(y, w), y, w, None, np.inf)
 
     def _accepts(self, origin: Origin) -> bool:
         return origin == BUILT_BEFOREHAND or as_recipe(self.graph).makes(origin)

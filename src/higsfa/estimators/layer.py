@@ -57,8 +57,9 @@ class Layer(BaseEstimator):
         If fields do not fit the grid, move the last one inward instead of raising an error.
     shrinkage : float or "auto", default=0.0
         Against overfitting: solve as if white noise with this fraction of its variance were added to every expanded
-        variable. "auto": a network is trained on half of the samples first (20,000 at most), and each of its layers
-        takes the value that makes 16 of its nodes slowest on another half. Copies of a sample and groups stay together.
+        variable. "auto": a network is trained on half of the samples first (5,000 at most), and all layers that leave
+        it open take the value that makes 16 nodes of each of them slowest on another half, in the sum over layers.
+        Copies of a sample and groups stay together.
     weighted : bool, default=False
         Whether regression and PCA in the nodes use vertex weights.
 

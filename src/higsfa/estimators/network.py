@@ -130,9 +130,7 @@ class Network(Extractor):
             grid, width = plan.fields.shape, plan.n_components
         return plans
 
-    def _layers(
-        self, input_shape: tuple[int, ...], n_dimensions: int | None, n_samples: int | None
-    ) -> list[Layer]:
+    def _layers(self, input_shape: tuple[int, ...], n_dimensions: int | None, n_samples: int | None) -> list[Layer]:
         if self.layers is None:
             known = n_samples if self._needs_labels and self._preserve else None
             return design_pyramid(input_shape, n_dimensions=n_dimensions, n_samples=known)
@@ -152,7 +150,7 @@ class Network(Extractor):
     ) -> Budget:
         """Memory, passes over the data and work of a fit, before anything is read.
 
-        Choosing the shrinkage ("auto") comes on top: the work of a fit on half of the samples, 20,000 at most.
+        Choosing the shrinkage ("auto") comes on top: the work of a fit on half of the samples, 5,000 at most.
 
         Parameters
         ----------
@@ -202,6 +200,7 @@ class Network(Extractor):
                 check_n_slow(plan.options.n_slow, plan.n_components, f"layer {number}: ")
             if front is not None:
                 source = front.fit_source(source, shape).seen(source)
+            is_open = any(plan.options.is_open for plan in plans)
             is_built = isinstance(given, TrainingGraph)
             if is_built and (weights is not None or groups is not None):
                 raise ValueError(BUILT)
@@ -215,7 +214,7 @@ class Network(Extractor):
             dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=precision) for plan in plans]
             held_out: Any = [None] * len(plans)
-            if any(plan.options.is_open for plan in plans):
+            if is_open:
                 halves = None if is_built else find_halves(source, recipe, y, graph.sample_weight, groups)
                 plans, held_out = self._chosen(plans, halves, pixels, dtype)
             saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)

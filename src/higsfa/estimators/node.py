@@ -97,12 +97,13 @@ class NodeEstimator(Extractor):
 
     def _data(self, X: Source, weights: NDArray[np.float64] | None = None) -> NodeData:
         """What sums are gathered from; the centre is found in a pass of its own where it matters and is not given."""
-        expansion, n_features = as_expansion(self.expansion), int(np.prod(X.shape))
+        n_features = int(np.prod(X.shape))
+        center = self._given_center(n_features)
+        expansion = as_expansion(self.expansion)
         expansion.layout(n_features)  # a slice that does not fit is an error before anything is read
         if weights is not None:
             check_left_out(self, X, weights)
         dtype, precision = working_dtype(X, [expansion])
-        center = self._given_center(n_features)
         read = reader_of(X, dtype)
         if center is None:
             assert weights is not None
@@ -137,9 +138,9 @@ class NodeEstimator(Extractor):
         """The node; X is read again only to explain what is wrong with it."""
         options, statistics = self._options(), self._statistics
         assert statistics is not None
+        n_vanished, asked = statistics.n_vanished(), self.n_components
         with explained(self, X):
             node = statistics.solve(options, clip_range=bool(self.clip_range))
-        n_vanished, asked = statistics.n_vanished(), self.n_components
         if self._preserve:
             check_n_slow(self.n_slow, asked)
         if n_vanished:

@@ -119,9 +119,7 @@ def make_network(
     return network
 
 
-def _preset(
-    config: Config, shape: tuple[int, ...], method: str, params: dict[str, Any], n_samples: int | None
-) -> Any:
+def _preset(config: Config, shape: tuple[int, ...], method: str, params: dict[str, Any], n_samples: int | None) -> Any:
     table = config.network
     kind = HGSFA if method == "hgsfa" or table.kind == "HGSFA" else HiGSFA
     if table.layers is None and table.preset in ("pyramid", "photographs"):

@@ -63,8 +63,9 @@ def gather_graph(
     if parts is not None:
         data = replace(data, dtype=np.dtype(np.float64)) if recipe.is_low_rank else data
         return parts.statistics(*data.gather(parts.plan))
-    plan = make_plan(recipe.build(y, sample_weight=w, groups=groups, n_samples=len(w)))
-    return GraphStatistics(*data.gather(plan), recipe.origin(y), plan.weighting)
+    origin, graph = recipe.origin(y), recipe.build(y, sample_weight=w, groups=groups, n_samples=len(w))
+    plan = make_plan(graph)
+    return GraphStatistics(*data.gather(plan), origin, plan.weighting)
 
 
 def _rule(recipe: ClusteredGraph | CodeGraph) -> ClassRule:

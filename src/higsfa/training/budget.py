@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, log2
 from numbers import Integral
@@ -186,3 +187,16 @@ def parse_memory(memory: Any) -> int:
     number, prefix, binary = found.groups()
     base = 1024 if binary else 1000
     return int(float(number) * base ** " KMGT".index(prefix.upper() or " "))
+
+
+@contextmanager
+def memory_explained(budget: Budget, limit: int) -> Iterator[None]:
+    """Say of what there is too little if the system does not give the memory that a budget allows."""
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(
+            f"memory_limit: {mib(limit)} were allowed and about {mib(budget.memory)} planned for, but the system does "
+            f"not give as much ({str(error) or 'out of memory'}); pass a smaller size, such as "
+            f"memory_limit='{mib(limit // 2)}', or fewer n_jobs"
+        ) from error

@@ -1,7 +1,9 @@
 """What a network leaves open, chosen layer by layer on samples that it has not seen.
 
 A network is trained on half of the samples, and each of its layers is judged on the other half: no layer has seen it,
-so what the layers below overfitted does not pass for a slow feature. The whole network is trained on all samples then.
+so what the layers below overfitted does not pass for a slow feature. All layers have one shrinkage in common, the best
+for all of them together: a layer alone, of few slow features or nodes, says little. The whole network is trained on all
+samples then.
 """
 
 from __future__ import annotations
@@ -12,19 +14,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.node.held_out import HeldOut, held_out, joined, n_judged
+from higsfa.core.node.held_out import LADDER, HeldOut, held_out, joined, n_judged
+from higsfa.core.node.solve import AUTO
 from higsfa.core.sums.plan import make_plan
 from higsfa.core.sums.sums import Covariances
+from higsfa.training.budget import tile_size
 from higsfa.training.layer import LayerPlan, ThreadGathering, computed_features, train_layer
-from higsfa.training.network import NETWORK_BLOCK, Setup, make_schedule, set_up
+from higsfa.training.network import NETWORK_BLOCK, Setup, set_up
 from higsfa.training.sources import Source
 from higsfa.training.sources.base import evenly_spread
 from higsfa.training.statistics import GraphStatistics, add_fields
+from higsfa.training.stores import Schedule
 
-MAX_SAMPLES = 20_000
+MAX_SAMPLES = 5_000
 """Most samples of each half."""
 MAX_NODES = 16
 """Nodes of a layer that are judged."""
@@ -55,9 +61,10 @@ def choose_options(
     halves : one to train on, one to judge by.
     dtype, n_jobs, limit, spill, on_layer : as in :func:`higsfa.training.network.train_network`.
     """
-    chosen, means = list(plans), None
+    chosen, means, evidence = list(plans), None, np.zeros(len(LADDER))
     found: list[HeldOut | None] = [None] * len(plans)
-    schedules = [make_schedule(plans, make_plan(half.graph, NETWORK_BLOCK), dtype) for half in halves]
+    rows = tile_size(plans, plans[0].n_below, dtype.itemsize)
+    schedules = [Schedule.of(make_plan(half.graph, NETWORK_BLOCK), rows) for half in halves]
     with ExitStack() as stack:
         train, test = setups = [
             _enter(stack, plans, schedule, half.samples.dtype, dtype, limit=limit, n_jobs=n_jobs, spill=spill)
@@ -68,11 +75,15 @@ def choose_options(
             on_node = on_layer(k, plans[k].fields.n_nodes * len(train.schedule.tiles))
             features.fill()
             unseen.fill()
-            judge = _Judge(plans[k], (train.gathering(k, features), test.gathering(k, unseen)))
+            judge = _Judge(plans[k], (train.gathering(k, features), test.gathering(k, unseen)), evidence)
             choose = judge if plans[k].options.is_open else None
             layer, features = train_layer(train.gathering(k, features, on_node), means, train.store(k), choose)
             unseen = computed_features(layer, unseen, test.store(k), dtype, test.run)
             chosen[k], found[k], means = layer.plan, judge.found, layer.output_means
+    for k, (plan, one) in enumerate(zip(plans, found, strict=True)):
+        if one is not None and plan.options.shrinkage == AUTO:
+            found[k] = one = replace(one, best=int(np.argmax(evidence)))
+            chosen[k] = replace(plan, options=one.chosen(plan.options))
     return chosen, found
 
 
@@ -86,10 +97,15 @@ def _enter(stack: ExitStack, *sizes: Any, limit: int, **options: Any) -> Setup:
 
 @dataclass(eq=False)
 class _Judge:
-    """Chooses the options of a layer by some of its nodes, on the features below it in both halves."""
+    """Chooses the options of a layer by some of its nodes, on the features below it in both halves.
+
+    `evidence` grows by how slow the features of this layer are with each value of the shrinkage, and the layer takes
+    what is best for it and the layers below.
+    """
 
     plan: LayerPlan
     halves: tuple[ThreadGathering, ThreadGathering]
+    evidence: NDArray[np.float64]
     found: Any = None
 
     def __call__(self, frontends: tuple[Frontend, ...]) -> LayerPlan:
@@ -102,6 +118,9 @@ class _Judge:
 
         self.halves[0].run(judge, len(train))
         self.found = joined(results)
+        if plan.options.shrinkage == AUTO:
+            self.evidence += self.found.slowness.mean(axis=1)
+            self.found = replace(self.found, best=int(np.argmax(self.evidence)))
         return replace(plan, options=self.found.chosen(plan.options))
 
     def _covariances(self, half: ThreadGathering, frontends: tuple[Frontend, ...]) -> list[Covariances]:

@@ -15,6 +15,7 @@ from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.sums.sums import shifted
+from higsfa.training.budget import tile_size
 from higsfa.training.checkpoints import describe_layers
 from higsfa.training.layer import (
     LayerPlan,
@@ -24,9 +25,10 @@ from higsfa.training.layer import (
     known_frontends,
     raw_inputs,
 )
-from higsfa.training.network import make_schedule, set_up
+from higsfa.training.network import set_up
 from higsfa.training.runner import Runner
 from higsfa.training.statistics import GraphStatistics, MomentStatistics, Statistics, Summation, add_fields
+from higsfa.training.stores import Schedule
 
 DOUBLE = np.dtype(np.float64)
 
@@ -161,7 +163,7 @@ class Progress:
     ) -> LayerStatistics:
         """Sums of the present round over the samples of a party, in double precision; options as of `set_up`."""
         plans = [replace(plan, rounding=rounding) for plan in self.plans[: self.layer]]
-        schedule = make_schedule(plans, summation.plan, DOUBLE)
+        schedule = Schedule.of(summation.plan, tile_size(plans, plans[0].n_below, DOUBLE.itemsize))
         with set_up(plans, schedule, input_dtype, DOUBLE, **options) as setup:
             features = setup.inputs(read)
             for k, layer in enumerate(self.trained):

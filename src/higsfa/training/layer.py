@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,6 +52,7 @@ class LayerPlan:
     clip_range : whether the range guard is on.
     options : what the nodes extract; n_components is a number.
     rounding : relative rounding of the data, where it is coarser than that of the products.
+    n_below : values that the layer below has for a sample.
     n_raw, n_inputs, children : raw inputs of a node; its inputs after the projection, and their children.
     n_components : features of a node.
     """
@@ -63,6 +65,7 @@ class LayerPlan:
     clip_range: bool
     options: NodeOptions
     rounding: float = field(default=0.0, compare=False)  # of the data, not of the layer
+    n_below: int = field(init=False, compare=False, repr=False)
     n_raw: int = field(init=False, compare=False, repr=False)
     n_inputs: int = field(init=False, compare=False, repr=False)
     children: int = field(init=False, compare=False, repr=False)
@@ -72,6 +75,7 @@ class LayerPlan:
         assert self.options.n_components is not None
         n_raw = self.fields.children * self.width
         self.__dict__.update(
+            n_below=prod(self.fields.grid) * self.width,
             n_raw=n_raw,
             n_inputs=n_raw if self.pca is None else min(self.pca, n_raw),
             children=self.fields.children if self.pca is None else 1,
@@ -116,7 +120,7 @@ class TrainedLayer:
     def decode(self, block: Block, run: Runner) -> Block:
         """Features of the layer below, from those of this layer; where fields overlap, the mean of what they say."""
         fields = self.plan.fields
-        below = np.zeros((int(np.prod(fields.grid)), self.plan.width, block.shape[2]), dtype=block.dtype)
+        below = np.zeros((prod(fields.grid), self.plan.width, block.shape[2]), dtype=block.dtype)
         parts: list[Any] = [None] * fields.n_nodes
 
         def work(p: int) -> None:
@@ -317,7 +321,7 @@ def train_layer(
             store.write(t, p, out)
 
     layer = train_nodes(replace(gathering, use=encode), means, choose)
-    return layer, Features.on(store)
+    return layer, Features(None, store)
 
 
 def computed_features(

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK, make_plan
-from higsfa.core.sums.tile import Plan
-from higsfa.training.budget import Budget, Workload, make_budget, mib, tile_size
+from higsfa.training.budget import Budget, Workload, make_budget, memory_explained, tile_size
 from higsfa.training.checkpoints import Checkpoint, LayerProgress
 from higsfa.training.dask_engine import cluster_client, train_on_dask
 from higsfa.training.layer import LayerPlan, ThreadGathering, TrainedLayer, computed_features, train_layer
@@ -62,7 +61,7 @@ def train_network(
     spill : folder for features that do not fit in memory, None to choose one, False for none.
     checkpoint : where to leave what is finished, and to go on from.
     """
-    schedule = make_schedule(plans, make_plan(graph, NETWORK_BLOCK), dtype)
+    schedule = Schedule.of(make_plan(graph, NETWORK_BLOCK), tile_size(plans, plans[0].n_below, dtype.itemsize))
     if engine == "dask":
         with cluster_client(client, n_jobs) as cluster:
             return train_on_dask(
@@ -81,15 +80,6 @@ def train_network(
     return layers
 
 
-def make_schedule(plans: list[LayerPlan], plan: Plan, dtype: np.dtype[Any]) -> Schedule:
-    """The tiles of a network."""
-    return Schedule.of(plan, tile_size(plans, _n_pixels(plans), dtype.itemsize))
-
-
-def _n_pixels(plans: list[LayerPlan]) -> int:
-    return int(np.prod(plans[0].fields.grid)) * plans[0].width
-
-
 @dataclass(frozen=True, eq=False)
 class Setup:
     """What passes over the data need: tiles, a budget, threads, a folder for what does not fit in memory."""
@@ -105,7 +95,7 @@ class Setup:
 
     def inputs(self, read: Callable[[NDArray[np.intp]], NDArray[Any]]) -> Features:
         """Raw input."""
-        width, n_pixels = self.plans[0].width, _n_pixels(self.plans)
+        width, n_pixels = self.plans[0].width, self.plans[0].n_below
         samples, place = self.schedule.samples, self.budget.input_place
         store = make_store(place, n_pixels // width, width, samples, self.input_dtype, self.folder)
         by_blocks = NETWORK_BLOCK * n_pixels * self.input_dtype.itemsize <= self.limit // 4
@@ -137,9 +127,9 @@ def set_up(
     """Decide what is kept where, and start threads."""
     folder, plan = spill_folder(spill), schedule.plan
     sizes = plan.n_channels, plan.n_atoms, plan.n_blocks, n_jobs
-    size = sum(schedule.samples), _n_pixels(plans), input_dtype.itemsize, dtype.itemsize
+    size = sum(schedule.samples), plans[0].n_below, input_dtype.itemsize, dtype.itemsize
     budget = make_budget(Workload(tuple(plans), *size, *sizes), limit, disk=free_bytes(folder))
-    with _memory_explained(budget, limit), threads(n_jobs) as run:
+    with memory_explained(budget, limit), threads(n_jobs) as run:
         yield Setup(plans, schedule, input_dtype, dtype, limit, budget, folder, run)
 
 
@@ -163,15 +153,3 @@ def _train_layer(
     if checkpoint is not None:
         checkpoint.save_layer(k, layer)
     return layer, features
-
-
-@contextmanager
-def _memory_explained(budget: Budget, limit: int) -> Iterator[None]:
-    try:
-        yield
-    except MemoryError as error:
-        raise MemoryError(
-            f"memory_limit: {mib(limit)} were allowed and about {mib(budget.memory)} planned for, but the system does "
-            f"not give as much ({str(error) or 'out of memory'}); pass a smaller size, such as "
-            f"memory_limit='{mib(limit // 2)}', or fewer n_jobs"
-        ) from error

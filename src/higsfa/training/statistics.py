@@ -18,7 +18,6 @@ from higsfa.core.graph.build import NotEnoughData, class_rates, code_couplings
 from higsfa.core.graph.edges import LowRank
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import check_one_kind
-from higsfa.core.linalg import whole
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions, solve_node
@@ -111,9 +110,9 @@ class Statistics:
         return int(np.count_nonzero(is_there & (np.einsum("kii->i", sums.second) == 0)))
 
     def moments(self) -> tuple[Floats, Floats]:
-        """Mean and covariance of the variables, with sample weights."""
+        """Mean and covariance (its lower triangle) of the variables, with sample weights."""
         cov = self.covariances()
-        return cov.plain_mean + self.shift, whole(cov.plain)
+        return cov.plain_mean + self.shift, cov.plain
 
     def solve(self, options: NodeOptions, *, clip_range: bool = True) -> Node:
         """Train the node. With `clip_range` it keeps the range of its inputs, against extrapolation."""

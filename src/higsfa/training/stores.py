@@ -230,7 +230,7 @@ class Features:
 
     Parameters
     ----------
-    compute : the block of a tile.
+    compute : the block of a tile; None if all of them are in the store.
     store : where blocks wait; None to compute them every time.
     put_all : puts all blocks in the store; by default they are computed one after the other.
 
@@ -240,17 +240,13 @@ class Features:
     """
 
     def __init__(
-        self, compute: Callable[[int], Block], store: Store | None, put_all: Callable[[Store], None] | None = None
+        self,
+        compute: Callable[[int], Block] | None,
+        store: Store | None,
+        put_all: Callable[[Store], None] | None = None,
     ) -> None:
-        self._compute, self.store, self._put_all = compute, store, put_all
-        self.kept = False
-
-    @classmethod
-    def on(cls, store: Store) -> Features:
-        """Features that are all there."""
-        features = cls(_nothing, store)
-        features.kept = True
-        return features
+        self._compute: Any = compute
+        self.store, self._put_all, self.kept = store, put_all, compute is None
 
     def fill(self) -> None:
         """Put all blocks in the store, if there is one. Nothing is trained in a store that is half full."""
@@ -263,7 +259,7 @@ class Features:
             for t in range(len(self.store.samples)):
                 self.store.write(t, 0, self._compute(t))
         self.kept = True
-        self._compute, self._put_all = _nothing, None  # what they were made of is not needed any more
+        self._compute, self._put_all = None, None  # what they were made of is not needed any more
 
     def tile(self, t: int) -> Block:
         """The block of a tile."""
@@ -274,10 +270,6 @@ class Features:
         """Raw input (children * width, n) of the node whose field is `index`, from the store."""
         assert self.store is not None
         return self.store.field(t, index)
-
-
-def _nothing(t: int) -> Block:
-    raise RuntimeError(f"tile {t} is in the store")
 
 
 def feature_major(samples: NDArray[Any], channels: int) -> Block:

@@ -90,7 +90,8 @@ class Rows(Raw):
         return Rows(self.source[:, a:b], self.which)
 
     def array(self) -> Array:
-        return _read_only(self.source if self.which is None else self.source[self.which])
+        A = self.source if self.which is None else self.source[self.which]
+        return np.broadcast_to(A, A.shape)
 
 
 class Samples(Raw):
@@ -104,23 +105,18 @@ class Samples(Raw):
     def array(self) -> Array:
         which, n = self.which, self.shape[1]
         if which is None:
-            return _read_only(self.source.T)
-        if n and which[-1] - which[0] == n - 1 and (n < 3 or np.all(np.diff(which) == 1)):
-            return _read_only(np.asarray(self.source[which[0] : which[-1] + 1]).T)
-        some = np.empty((n, self.source.shape[1]), self.dtype)
-        np.take(self.source, which, axis=0, out=some, mode="clip")  # other modes copy once more
-        return _read_only(some.T)
+            some = self.source
+        elif n and which[-1] - which[0] == n - 1 and (n < 3 or np.all(np.diff(which) == 1)):
+            some = self.source[which[0] : which[-1] + 1]
+        else:
+            some = np.empty((n, self.source.shape[1]), self.dtype)
+            np.take(self.source, which, axis=0, out=some, mode="clip")  # other modes copy once more
+        return np.broadcast_to(some.T, self.shape)
 
 
 def as_raw(X: Array) -> Raw:
     """Raw input from an array (variables, samples), in either order of memory."""
     return Samples(X.T) if X.strides[0] == X.itemsize and X.strides[1] != X.itemsize else Rows(X)
-
-
-def _read_only(A: Array) -> Array:
-    view = A.view()
-    view.flags.writeable = False
-    return view
 
 
 # --- compiled routines ---

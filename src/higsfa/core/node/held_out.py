@@ -18,7 +18,7 @@ from higsfa.core.sums.sums import Covariances
 
 Floats = NDArray[np.float64]
 
-LADDER = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+LADDER = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Values of the shrinkage that are tried."""
 MOST_FEATURES = 32
 """Features that a value of the shrinkage is judged by, at most."""
@@ -34,17 +34,19 @@ class HeldOut:
     slowness : (L, divisions) sum of max(0, 1 - Delta / 2) over features, decorrelated one after the other.
     delta_values, training_delta_values : (L, divisions, k) Delta of each feature on unseen and on training samples;
         NaN where there are fewer features.
+    best : number of the value that is taken: the one with the slowest features on unseen samples, the smaller one of
+        two that are as good; in a network, of all layers together.
     """
 
     ladder: Floats
     slowness: Floats
     delta_values: Floats
     training_delta_values: Floats
+    best: int = -1
 
-    @property
-    def best(self) -> int:
-        """Number of the value with the slowest features on unseen samples; the smaller one of two that are as good."""
-        return int(np.argmax(self.slowness.mean(axis=1)))
+    def __post_init__(self) -> None:
+        if self.best < 0:
+            object.__setattr__(self, "best", int(np.argmax(self.slowness.mean(axis=1))))
 
     def only_best(self) -> HeldOut:
         """The same for the best value alone."""
@@ -111,14 +113,17 @@ def held_out(
 ) -> HeldOut:
     """Train on the first covariances of each division, measure on the second, for every value of the shrinkage."""
     ladder = LADDER if options.shrinkage == AUTO else (float(options.shrinkage),)
+    limit = options.delta_threshold if options.preserve and options.n_slow is None else np.inf
     shape = (len(ladder), len(divisions), n_features)
     deltas, training, slowness = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape[:2])
     for k, (train, test) in enumerate(divisions):
         C, C_dot = (whole(M[:n_expanded, :n_expanded]) for M in (test.C, test.C_dot))
         least = test.noise[:n_expanded]
+        pencil = None
         for i, shrinkage in enumerate(ladder):
-            slow = slow_features(train, n_expanded, shrinkage, n_features, n_features)
-            B = slow.B
+            wanted = shrinkage, n_features, n_features, limit
+            slow = slow_features(train, n_expanded, *wanted, pencil=pencil, is_path=len(ladder) > 1)
+            B, pencil = slow.B, slow.pencil
             variances, edges = B.T @ C @ B, B.T @ C_dot @ B
             varies = np.diag(variances) > least @ B**2
             n = B.shape[1]

@@ -69,11 +69,14 @@ class NodeOptions:
 
 @dataclass(frozen=True, eq=False)
 class SlowFeatures:
-    """Slow features s = B^T (z - mean): B (I', k), Delta values of these and perhaps further ones, and the rank."""
+    """Slow features s = B^T (z - mean): B (I', k), and Delta values of these and perhaps further ones.
+
+    `pencil` is the eigenproblem that was solved.
+    """
 
     B: Floats
     delta_values: Floats
-    rank: int
+    pencil: Pencil
 
 
 def slow_features(
@@ -83,20 +86,30 @@ def slow_features(
     n_deltas: int,
     n_features: int,
     limit: float = np.inf,
+    *,
+    pencil: Pencil | None = None,
+    is_path: bool = False,
 ) -> SlowFeatures:
     """Features of the expanded input, slowest first, with weighted variance 1 and decorrelated.
 
     At most `n_features` of them, those with Delta below `limit`, and at most `n_deltas` Delta values. With shrinkage
-    (see :func:`_measured`) the limit is left aside: Delta values do not ascend then.
+    (see :func:`_measured`) Delta values do not ascend, so a limit below 2 leaves out no more than what is as fast as
+    noise: that is so with shrinkage if and only if it is so without. On a path of several values of the shrinkage, the
+    pencil of the one before is given, so that covariances are decomposed once.
     """
     C, C_dot = cov.C[:n_expanded, :n_expanded], cov.C_dot[:n_expanded, :n_expanded]
     variance = np.diag(C)
     scale = np.sqrt(np.where(variance > cov.noise[:n_expanded], variance, 0.0))
+    if pencil is None:
+        pencil = Pencil(C_dot, C, scale, cov.precision**RANK_CUT, shrinkage, diagonal=is_path)
+    else:
+        pencil = pencil.plus(shrinkage)
     tie = (1e3 if cov.precision < 1e-10 else 8.0) * cov.precision  # rounding errors of sums over edges
-    pencil = Pencil(C_dot, C, scale, cov.precision**RANK_CUT, shrinkage)
     most = max(n_features, n_deltas) if shrinkage else n_features
     deltas, B = pencil.pairs(most + 1)
-    n = min(most, int(np.searchsorted(deltas, np.inf if shrinkage else limit)))
+    if shrinkage:
+        limit = 2.0 if limit < 2.0 and n_deltas <= n_features else np.inf
+    n = min(most, int(np.searchsorted(deltas, limit)))
     if n > 0 and len(deltas) < pencil.rank and deltas[-1] <= deltas[n - 1] + TIE * abs(deltas[n - 1]) + tie:
         deltas, B = pencil.pairs(pencil.rank)  # equally slow features must not be cut apart
     if not shrinkage and len(deltas) < min(n_deltas, pencil.rank):
@@ -106,7 +119,7 @@ def slow_features(
     if shrinkage:
         B, deltas = _measured(B, whole(C), whole(C_dot))
     B = B[:, :n_features]
-    return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0)[:n_deltas], pencil.rank)
+    return SlowFeatures(B * fix_signs(B, scale), np.maximum(deltas, 0.0)[:n_deltas], pencil)
 
 
 def _measured(B: Floats, C: Floats, C_dot: Floats) -> tuple[Floats, Floats]:
@@ -180,7 +193,7 @@ def solve_node(cov: Covariances, frontend: Frontend, shift: Floats, options: Nod
     constant = np.diag(sigma) <= noise  # up to rounding: no component shall describe these
     sigma[constant], sigma[:, constant] = 0.0, 0.0
     fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, cov.precision, options)
-    if slow.B.shape[1] < min(slow.rank, most) and J + len(fit.variances) < (options.n_components or 0):
+    if slow.B.shape[1] < min(slow.pencil.rank, most) and J + len(fit.variances) < (options.n_components or 0):
         # The residual has too few components: more slow features are needed than were computed.
         slow = slow_features(cov, n, options.shrinkage, n if options.all_deltas else most, most)
         fit, J = _regress(sigma, slow.B, frontend.layout.input_rows, J, cov.precision, options)
@@ -278,6 +291,6 @@ def _assemble(
         decoder=np.column_stack([decode_slow, fit.axes]),
         decode_offset=b + frontend.center,
         delta_values=slow.delta_values,
-        rank=slow.rank,
+        rank=slow.pencil.rank,
         output_mean=output_mean,
     )
