@@ -202,7 +202,7 @@ def pyramid(
     *,
     n_dimensions: int | None = None,
     n_samples: int | None = None,
-    network: type = HiGSFA,
+    network: Any = HiGSFA,
     front: Any = "auto",
     layer_params: dict[str, Any] | None = None,
     **params: Any,

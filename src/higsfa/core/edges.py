@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float32]
+Array = NDArray[Any]
 
 BATCH = 32
 """Pictures at a time: what is made of them stays in the cache."""
@@ -179,15 +179,17 @@ class EdgesInverse:
     @classmethod
     def fit(cls, edges: Edges, images: NDArray[Any]) -> EdgesInverse:
         """Least squares over all cells of some pictures."""
-        gram, target = 0.0, 0.0
+        n_inputs, n_pixels = 9 * edges.out_shape[2] + 1, edges.channels * edges.cell**2
+        gram, target = np.zeros((n_inputs, n_inputs)), np.zeros((n_inputs, n_pixels))
         for lo in range(0, len(images), BATCH):
             x = edges.padded(images[lo : lo + BATCH])
             n, channels, cell = len(x), edges.channels, edges.cell
             tiles = x.reshape(n, channels, edges.grid[0], cell, edges.grid[1], cell).transpose(0, 2, 4, 1, 3, 5)
             A = _neighbours(edges._describe(x)).astype(np.float64)
-            gram, target = gram + A.T @ A, target + A.T @ tiles.reshape(len(A), -1)
-        ridge = RIDGE * np.trace(gram) / len(gram)
-        return cls(np.linalg.solve(gram + ridge * np.eye(len(gram)), target))
+            gram += A.T @ A
+            target += A.T @ tiles.reshape(len(A), -1)
+        ridge = RIDGE * np.trace(gram) / n_inputs
+        return cls(np.linalg.solve(gram + ridge * np.eye(n_inputs), target))
 
     def __call__(self, edges: Edges, cells: NDArray[Any]) -> NDArray[Any]:
         """Pictures (n, *shape) from cells (n, ...)."""
@@ -243,7 +245,11 @@ def _around(cells: Array) -> Array:
     """Means over 3 x 3 cells of (n, rows, columns, 1), which are continued at the borders."""
     h, w = cells.shape[1:3]
     wide = np.pad(cells, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
-    return sum(wide[:, i : i + h, j : j + w] for i in range(3) for j in range(3)) / np.float32(9)
+    total = np.zeros_like(cells)
+    for i in range(3):
+        for j in range(3):
+            total += wide[:, i : i + h, j : j + w]
+    return total / np.float32(9)
 
 
 def _around_back(G: NDArray[Any]) -> NDArray[Any]:
@@ -264,4 +270,4 @@ def _triangles(size: int, cell: int) -> Array:
     """Weights of pixels in cells, of shape (size / cell, size)."""
     centres = (cell - 1) / 2 + cell * np.arange(size // cell)
     weights = np.maximum(0, 1 - np.abs(np.arange(size) - centres[:, None]) / cell)
-    return (weights / weights.sum(axis=1, keepdims=True)).astype(np.float32)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float32)

@@ -411,9 +411,11 @@ class Network(Extractor):
     def _title(self) -> str:
         shape = self._shape()
         fitted = "fitted" if hasattr(self, "_trained") else "not fitted"
-        front = None if shape is None else make_front(self.front, self.layers, shape)
+        if shape is None:
+            return f"{type(self).__name__} for input of any shape, {fitted}"
+        front = make_front(self.front, self.layers, shape)
         edges = "" if front is None else f", edges in {by(front.plan(shape).grid)} cells"
-        return f"{type(self).__name__} for input {by(shape) if shape else 'of any shape'}{edges}, {fitted}"
+        return f"{type(self).__name__} for input {by(shape)}{edges}, {fitted}"
 
     def __str__(self) -> str:
         rows = self._rows()

@@ -299,7 +299,7 @@ PaperPreset = Literal["higsfa_g3", "hgsfa_g3", "higsfa_g3_hgsfa_parameters", "hi
     HiGSFA,
     # Graph, kinds and shape come from other tables, the engine from an option; the run shows progress itself.
     leave_out=("graph", "label_kinds", "input_shape", "engine", "verbose"),
-    types={"memory_limit": Memory | None, "front": Literal["auto", "edges", "none"]},
+    types={"memory_limit": Memory | None},
 )
 class NetworkTable(Table):
     """The network; the other keys are parameters of `higsfa.HiGSFA`."""
@@ -313,6 +313,7 @@ class NetworkTable(Table):
     delta_threshold: Threshold | None = None
     dtype: Literal["float32", "float64"] | None = None
     n_jobs: Annotated[int, Field(ge=-1024, le=1024)] = -1
+    front: Literal["auto", "edges", "none"] = "auto"
 
 
 @follows(

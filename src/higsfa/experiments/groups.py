@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from higsfa.core.graph.labels import is_discrete, missing
+from higsfa.core.graph.kinds import kind_of
+from higsfa.core.graph.labels import missing
 from higsfa.evaluation.schema import MAX_GROUPED
 from higsfa.experiments.split import Experiment, Label
 
@@ -36,7 +37,7 @@ def _grouping(values: NDArray[Any], unit: str | None) -> Grouping | None:
         decade = 10 * np.floor(values[known].astype(np.float64) / 10)
         found, code[known] = np.unique(decade, return_inverse=True)
         names = [f"{low:.0f}–{low + 9:.0f}" for low in found]
-    elif is_discrete(values):
+    elif kind_of(values).is_class:
         texts = [str(value) for value in values[known].tolist()]
         found, code[known] = np.unique(np.array(texts, dtype=object), return_inverse=True)
         names = found.tolist()

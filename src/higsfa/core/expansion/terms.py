@@ -401,8 +401,7 @@ def signs(n: int, n_inputs: int, dtype: np.dtype[Any]) -> Array:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     x ^= x >> np.uint64(31)
-    W = np.where(x >> np.uint64(63), 1, -1).reshape(n, n_inputs) / np.sqrt(n_inputs)
-    W = W.astype(dtype)
+    W: Array = (np.where(x >> np.uint64(63), 1, -1).reshape(n, n_inputs) / np.sqrt(n_inputs)).astype(dtype)
     W.flags.writeable = False
     return W
 

@@ -1,0 +1,190 @@
+"""The front end of a network: what it computes, that the network goes through it, and that it is kept."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from higsfa import HGSFA, HiGSFA, HiSFA, Layer, OrientedEdges, load, save, sources
+from higsfa.core.edges import Edges
+from higsfa.core.expansion.expansion import parse_expansion
+from higsfa.estimators.layer import FEW, design_pyramid
+from higsfa.images import oriented_edges
+from higsfa.reconstruction import feature_gradient
+from higsfa.reconstruction.gradients import Differentiable
+
+
+def pictures(n=60, shape=(20, 24), seed=0):
+    """Bars of two classes: lying and standing."""
+    rng = np.random.default_rng(seed)
+    label = np.arange(n) % 2
+    images = rng.integers(0, 60, (n, *shape), dtype=np.uint8)
+    for image, standing in zip(images, label, strict=True):
+        place = int(rng.integers(5, 15))
+        image[(slice(None), slice(place, place + 3)) if standing else slice(place, place + 3)] += 150
+    return images, label
+
+
+def small(**params):
+    layers = [Layer((4, 4), (2, 2), 6, pca=8, pad=True), Layer((3, 3), n_components=5, pad=True)]
+    return HiGSFA(layers, graph="clustered", **params)
+
+
+@pytest.mark.parametrize("shape", [(17, 22), (16, 19, 3), (12, 12, 1), (13, 16, 2)])
+def test_the_gradient_of_edges_is_that_of_differences(shape):
+    edges, rng = Edges(shape, 4, 5, 0.0, 2.0), np.random.default_rng(0)
+    x = rng.uniform(0.2, 1.8, (3, *shape))
+    G, step = rng.normal(size=(3, *edges.out_shape)), 1e-7 * rng.normal(size=x.shape)
+    change = np.sum((edges(x + step, np.float64) - edges(x - step, np.float64)) * G, axis=(1, 2, 3)) / 2
+    expected = np.sum(edges.pull_back(x, G) * step, axis=tuple(range(1, x.ndim)))
+    np.testing.assert_allclose(change, expected, rtol=1e-5, atol=1e-12)
+
+
+def test_a_network_with_a_front_end_is_one_on_the_edges_of_pictures():
+    images, label = pictures()
+    inside = small(front=OrientedEdges(cell=2)).fit(images, label)
+    outside = small(front=None).fit(oriented_edges(images, cell=2), label)
+    np.testing.assert_array_equal(inside.transform(images), outside.transform(oriented_edges(images, cell=2)))
+    assert inside.transform(images[:0]).shape == (0, inside.n_components_)
+
+
+def test_auto_is_for_pictures_of_networks_that_design_themselves():
+    images, label = pictures()
+    assert HiGSFA().fit(images, label).front_.edges_.cell == 3
+    assert HGSFA().fit(images, label).front_ is not None
+    assert small().fit(images, label).front_ is None  # layers are for pixels
+    assert HiGSFA().fit(images[:, :12, :12], label).front_ is None
+    assert HiGSFA().fit(images[:, :12].reshape(len(images), -1), label).front_ is None
+    assert HiSFA().fit(images).front_ is None
+
+
+def test_rows_of_pixels_and_sources_are_pictures_too():
+    images, label = pictures()
+    net = HiGSFA(input_shape=(20, 24)).fit(images.reshape(len(images), -1), label)
+    whole = HiGSFA().fit(sources.map(images, np.array), label)
+    np.testing.assert_array_equal(net.transform(images), whole.transform(images))
+
+
+def test_copies_count_once():
+    images, label = pictures(20)
+    repeated = sources.repeat(images, 250)
+    net = HiGSFA().fit(repeated, label[repeated.sample_index])
+    assert net.layers_[0].trained.plan.options.n_slow == 0  # 20 samples, not 5,000
+
+
+@pytest.mark.parametrize("front", ["edges", OrientedEdges(cell=5, directions=4)])
+def test_a_saved_network_keeps_its_front_end_to_the_bit(tmp_path, front):
+    images, label = pictures()
+    net = HiGSFA(front=front).fit(images, label)
+    save(net, tmp_path / "net.higsfa")
+    same = load(tmp_path / "net.higsfa")
+    assert same.front_.edges_ == net.front_.edges_
+    assert str(same) == str(net)
+    Y = net.transform(images)
+    np.testing.assert_array_equal(same.transform(images), Y)
+    np.testing.assert_array_equal(same.inverse_transform(Y), net.inverse_transform(Y))
+
+
+def test_pictures_are_rebuilt_through_the_front_end():
+    images, label = pictures(200)
+    edges = OrientedEdges(cell=2).fit(images)
+    rebuilt = edges.inverse_transform(edges.transform(images))
+    assert np.corrcoef(rebuilt.ravel(), images.ravel())[0, 1] > 0.8
+    net = HiGSFA(front=edges).fit(images, label)
+    assert net.inverse_transform(net.transform(images[:3])).shape == (3, 20, 24)
+
+
+def test_gradients_go_through_the_front_end():
+    images, label = pictures()
+    net = small(front=OrientedEdges(cell=2)).fit(images / 255, label)
+    x, rng = images[0] / 255, np.random.default_rng(0)
+    step = 1e-7 * rng.normal(size=x.shape)  # edges that just appear have steep slopes
+    in_double = Differentiable(net)
+    np.testing.assert_allclose(in_double.features(x.reshape(1, -1)), net.transform(x[None]), atol=1e-4)
+    after, before = (in_double.features((x + sign * step).reshape(1, -1))[0, 0] for sign in (1, -1))
+    np.testing.assert_allclose(after - before, 2 * np.sum(feature_gradient(net, x, 0) * step), rtol=1e-3)
+
+
+def test_a_checkpoint_of_other_edges_is_not_taken(tmp_path):
+    images, label = pictures()
+    first = small(front=OrientedEdges(cell=2)).fit(images, label, checkpoint=tmp_path / "a")
+    again = clone(first).fit(images, label, checkpoint=tmp_path / "a")
+    np.testing.assert_array_equal(again.transform(images), first.transform(images))
+
+
+def test_black_and_white_of_floats_are_found():
+    images, _ = pictures()
+    expected = OrientedEdges().fit_transform(images)
+    for same in (images / 255, images.astype(np.float64), (images / 255).astype(np.float32)):
+        np.testing.assert_allclose(OrientedEdges().fit_transform(same), expected, atol=1e-4)
+    other = OrientedEdges().fit(images / 255 * 7 - 3)
+    assert (other.edges_.black, other.edges_.white) == pytest.approx(
+        ((images / 255 * 7 - 3).min(), (images / 255 * 7 - 3).max())
+    )
+
+
+def test_wrong_fronts_and_shapes_are_told():
+    images, label = pictures()
+    with pytest.raises(ValueError, match="front"):
+        HiGSFA(front="pixels").fit(images, label)
+    with pytest.raises(ValueError, match="a height, a width"):
+        OrientedEdges().fit(images.reshape(len(images), -1))
+    with pytest.raises(ValueError, match="features"):
+        OrientedEdges().fit(images).inverse_transform(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="OrientedEdges itself"):
+        HiGSFA(front="edges", graph="clustered", input_shape=(20, 24)).federated_rounds()
+    nan = images / 255
+    nan[3, 4, 5] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        HiGSFA().fit(nan, label)
+
+
+def test_relu_rows_are_rectified_sums_with_fixed_signs():
+    expansion = parse_expansion("identity | relu7")
+    X = np.random.default_rng(0).normal(size=(6, 50))
+    Z = expansion(X, children=2)
+    assert Z.shape == (13, 50)
+    signs = np.stack(
+        [expansion(column[:, None], 2)[6:, 0] - expansion(-column[:, None], 2)[6:, 0] for column in np.eye(6)], axis=1
+    )
+    np.testing.assert_allclose(np.abs(signs), 1 / np.sqrt(6))
+    np.testing.assert_allclose(Z[6:], np.maximum(signs @ X, 0), atol=1e-12)
+    G = np.random.default_rng(1).normal(size=Z.shape)
+    numeric = np.empty_like(X)
+    for i in range(6):
+        step = np.zeros_like(X)
+        step[i] = 1e-6
+        numeric[i] = np.sum((expansion(X + step, 2) - expansion(X - step, 2)) * G, axis=0) / 2e-6
+    np.testing.assert_allclose(expansion.backward(X, G, 2), numeric, atol=1e-6)
+
+
+def by_hand(number):
+    """Splitmix64 in Python's integers."""
+    x = number * 0x9E3779B97F4A7C15 % 2**64
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    return 1 if (x ^ (x >> 31)) >> 63 else -1
+
+
+def test_signs_of_relu_are_the_same_on_every_machine_and_balanced():
+    from higsfa.core.expansion.terms import signs
+
+    W = signs(64, 64, np.dtype(np.float64)) * 8
+    assert by_hand(1) == W[0, 0]
+    assert by_hand(64 + 3) == W[1, 2]
+    assert abs(W.mean()) < 4 / 64
+    np.testing.assert_allclose(W @ W.T / 64, np.eye(64), atol=0.6)
+
+
+@pytest.mark.parametrize("text", ["relu0", "relu99999", "relu", "relu1.5"])
+def test_wrong_numbers_of_relu_rows_are_refused(text):
+    with pytest.raises(ValueError, match="relu"):
+        parse_expansion(text)
+
+
+def test_few_samples_leave_slow_features_to_the_top():
+    few = design_pyramid((16, 16, 13), n_dimensions=2, n_samples=FEW - 1)
+    assert [layer.n_slow for layer in few[:-1]] == [0] * (len(few) - 1)
+    assert few[-1].n_slow is None
+    many = design_pyramid((16, 16, 13), n_dimensions=2, n_samples=FEW)
+    assert all(layer.n_slow != 0 for layer in many)
+    assert [a.field for a in few] == [a.field for a in many]
