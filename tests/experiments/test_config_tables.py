@@ -169,7 +169,7 @@ def test_photographs_are_seen_as_edges_in_training_and_afterwards(tmp_path):
         Run(run.folder).evaluate()["labels"]["x"]["mae"]["mean"]
         == run.metrics["methods"][0]["labels"]["x"]["mae"]["mean"]
     )
-    assert run.reconstruct(images[:2]).images.shape == (2, 64, 64)
+    assert run.reconstruct(images[:2]).pictures["top-down"].shape == (2, 64, 64)
     wide = with_values(run.config, {"data.pixel_range": [0, 100]})
     with pytest.raises(ExperimentError, match="bytes and floats from 0 to 1"):
         train(wide, tmp_path / "other")
