@@ -88,7 +88,8 @@ def main():
     if rows:
         shown = [[r["data"], r["method"], f"{100 * r['right']:.1f}", f"{r['cpu_seconds']:.0f}"] for r in rows]
         print_table("What the first try gives", ["data", "method", "right, %", "processor s"], shown)
-        write_json(HERE / "results" / "first_try.json", {"environment": environment(("numpy", "scikit-learn"), 1), "rows": rows})
+        found = {"environment": environment(("numpy", "scikit-learn"), 1), "rows": rows}
+        write_json(HERE / "results" / "first_try.json", found)
 
 
 if __name__ == "__main__":
