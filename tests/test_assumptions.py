@@ -109,7 +109,7 @@ def graph_of(estimator):
 def test_43_sign_codes_are_classes_for_graph_and_head():
     gsfa = GSFA(5).fit(SHAPES, SIGN)
     assert "Clustered" in graph_of(gsfa)
-    head = LabelHead(regularization=1.0).fit(gsfa.transform(SHAPES), SIGN)
+    head = LabelHead(covariance=1.0).fit(gsfa.transform(SHAPES), SIGN)
     assert np.mean(head.predict(gsfa.transform(SHAPES)) == SIGN) == 1
 
 
@@ -146,7 +146,7 @@ def test_the_switch_decides_for_graph_and_head_without_a_warning(y, kind, form):
     assert graph_of(gsfa).startswith(recipe)
     net = HiGSFA([Layer(6, n_components=5, n_slow=5, expansion="identity")], label_kinds=kinds).fit(SHAPES, labels)
     np.testing.assert_allclose(net.delta_values_, gsfa.delta_values_, rtol=1e-6)
-    head = LabelHead(2, label_kinds=kinds, regularization=1.0).fit(SHAPES, labels)
+    head = LabelHead(2, label_kinds=kinds, covariance=1.0).fit(SHAPES, labels)
     assert head.is_numeric_[head.label_names_[0]] == (kind == "numeric")
     assert gsfa.score(SHAPES, labels) > 0
 

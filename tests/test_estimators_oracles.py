@@ -199,6 +199,7 @@ def test_a_graph_built_beforehand_gives_the_same_model():
     np.testing.assert_allclose(one.transform(X), other.transform(X), atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*different whole numbers")
 def test_auto_is_clustered_for_classes_and_serial_for_numbers():
     y = LABELS["race"]
     names = np.array(["b", "w", "o"])[y]

@@ -757,6 +757,7 @@ def test_scores_are_rates_and_r2_and_their_mean():
     assert cross_val_score(LabelHead(), Y, table, cv=3).min() > 0.8
 
 
+@pytest.mark.filterwarnings("ignore:.*columns look like one label")
 def test_integer_classes_come_back_as_integers_in_whatever_form():
     Y, labels = faces(200)
     male = (labels["gender"] == "M").astype(np.int16)

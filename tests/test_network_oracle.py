@@ -285,6 +285,7 @@ def test_networks_that_once_failed_follow_the_paper(name, tmp_path):
     examine(KNOWN[name], tmp_path, Report())
 
 
+@pytest.mark.filterwarnings("ignore:.*is more than n_components")
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_random_networks_follow_the_paper_and_no_way_of_computing_them_changes_a_bit(shard, tmp_path):
     report, numbers = Report(), count()
@@ -320,6 +321,7 @@ def test_a_residual_of_rounding_errors_is_no_component():
     examine_single(case, Report())
 
 
+@pytest.mark.filterwarnings("ignore:.*is more than n_components")
 def test_random_single_estimators_follow_the_paper():
     report = Report()
     run(lambda case: examine_single(case, report), cases(single=True), ARCHITECTURES // 2, 98)

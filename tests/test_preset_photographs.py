@@ -19,7 +19,10 @@ def test_the_plan_ends_in_one_node_that_sees_the_whole_picture(shape):
 
 
 def test_more_channels_give_wider_layers():
-    assert presets.photographs((64, 64)).layers[0].n_components > presets.pyramid((16, 16), front=None).layers[0].n_components
+    assert (
+        presets.photographs((64, 64)).layers[0].n_components
+        > presets.pyramid((16, 16), front=None).layers[0].n_components
+    )
 
 
 def test_parameters_reach_the_network():

@@ -84,6 +84,7 @@ def test_statistics_of_graphs_over_all_samples_do_not_add(name):
         statistics + statistics
 
 
+@pytest.mark.filterwarnings("ignore:.*different whole numbers")
 def test_automatic_graphs_are_the_graphs_that_were_chosen():
     auto, named = GSFA().fit(X[:30], RACE[:30]), GSFA(graph="clustered").fit(X[30:], RACE[30:])
     whole = GSFA(graph="clustered").fit(X, RACE)
@@ -189,6 +190,7 @@ def test_batches_with_weights_of_any_size_count_as_they_should(factor):
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*different whole numbers")
 def test_a_categorical_of_many_numbers_makes_a_clustered_graph():
     y = np.arange(N) // 2
     by_name = GSFA(graph="clustered").fit(X, y)

@@ -324,7 +324,7 @@ def test_the_file_is_safetensors_with_few_arrays_and_no_pickle(tmp_path):
     assert arrays["layers.0.slow"].shape == (sum(model.layers_[0].n_slow), model.layers_[0].n_expanded)
     assert np.array_equal(arrays["layers.0.delta_values"], model.layers_[0].delta_values, equal_nan=True)
     header = inner_header((tmp_path / "model").read_bytes())
-    assert (header["format"], header["protocol"], header["kind"]) == ("higsfa-model", 1, "HiGSFA")
+    assert (header["format"], header["protocol"], header["kind"]) == ("higsfa-model", 2, "HiGSFA")
     assert header["params"]["layers"][0]["pca"] == 9
 
 
@@ -560,7 +560,7 @@ def test_a_newer_protocol_is_named(files, tmp_path):
     header, listing, arrays = taken_apart(data)
     data = put_together(header | {"new": 1}, listing | {"new": {"dtype": "F8"}}, arrays)
     message = refused(data, tmp_path / "model")
-    assert "made by a newer higsfa, protocol 7; this version reads up to 1" in message
+    assert "made by a newer higsfa, protocol 7; this version reads up to 2" in message
 
 
 def test_older_protocols_are_upgraded_step_by_step(files, tmp_path, monkeypatch):
@@ -571,7 +571,7 @@ def test_older_protocols_are_upgraded_step_by_step(files, tmp_path, monkeypatch)
     def second(header):
         return {key: value for key, value in header.items() if key != "size"}
 
-    old = edited(edited(files["sfa"], "size", 6), "n_inputs", 7)
+    old = edited(edited(edited(files["sfa"], "size", 6), "n_inputs", 7), "protocol", 1)
     monkeypatch.setattr(models, "PROTOCOL", 3)
     monkeypatch.setattr(models, "UPGRADES", {1: first, 2: second})
     assert accepted(old, tmp_path / "model").n_features_in_ == 6
@@ -999,7 +999,7 @@ LIMITS = {
     "no threads": ("1d", "params.n_jobs", 1, 0, "n_jobs"),
     "sizes": ("1d", "params.input_shape", [1] * 8, [1] * 9, "at most 8"),
     "components": ("sfa", "params.n_components", 1, 0, "n_components"),
-    "protocol": ("sfa", "protocol", 1, 2, "newer"),
+    "protocol": ("sfa", "protocol", 2, 3, "newer"),
     "far protocol": ("sfa", "protocol", 1, 2**31 + 1, "less than or equal to 2147483648"),
 }
 
@@ -1090,7 +1090,8 @@ def test_a_file_may_take_its_size_and_12_mib(files, tmp_path):
 def test_the_cost_of_a_sample_is_bounded_by_its_size_and_that_of_the_file():
     def plan(n_fields, terms, *, shared):
         fields = SimpleNamespace(n_nodes=n_fields)
-        return SimpleNamespace(fields=fields, shared=shared, expansion=parse_expansion("|".join(["identity"] * terms)))
+        expansion = parse_expansion("|".join(["identity"] * terms))
+        return SimpleNamespace(fields=fields, shared=shared, n_inputs=3, expansion=expansion)
 
     for n_inputs, n_bytes in ((0, 0), (10, 0), (0, 1000), (100, 3000)):
         effort = Effort(n_inputs, n_bytes)

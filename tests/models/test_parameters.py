@@ -112,6 +112,7 @@ LAYER = PRESERVING | {
 NETWORK = {
     "layers": [None, [Layer(2)], (Layer((2,), [1], pca=np.int64(2)), Layer(1))],
     "input_shape": [None, *SIZES, (1, 2, 3, 4)],
+    "front": [None, "auto", "edges"],
     "n_jobs": [None, 1, True, 1024, np.int64(2), -1, -5000, -(10**30)],
     "memory_limit": [None, 1, 10**30, np.uint64(2**63), "2 GiB", np.str_("500MB")],
     "spill": [None, True, False, np.True_, "/tmp", Text("/tmp"), "x" * 3000, "\udcff", Path("/tmp/a b"), Somewhere()],

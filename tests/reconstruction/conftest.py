@@ -22,9 +22,9 @@ def faces():
     parameters = face_parameters(24, 4)
     labels, second_labels = ({name: each[name] for name in ("age", "gender")} for each in (labels, second_labels))
     graph = SerialGraph("age", n_groups=20) + ClusteredGraph("gender")
-    net = presets.pyramid((SIZE, SIZE), n_components=30, network=HiGSFA, graph=graph, layer_params=SMOOTH).fit(
-        train, labels
-    )
+    net = presets.pyramid(
+        (SIZE, SIZE), n_components=30, network=HiGSFA, graph=graph, front=None, layer_params=SMOOTH
+    ).fit(train, labels)
     Y = net.transform(second).astype(np.float64)
     decoder = LinearReconstruction().fit(Y, second)
     unseen = draw_faces(parameters, SIZE)
@@ -48,5 +48,7 @@ def faces():
 
 @pytest.fixture(scope="session")
 def slow_only(faces):
-    net = presets.pyramid((SIZE, SIZE), n_components=30, network=HGSFA, graph=faces.graph, layer_params=SMOOTH)
+    net = presets.pyramid(
+        (SIZE, SIZE), n_components=30, network=HGSFA, graph=faces.graph, front=None, layer_params=SMOOTH
+    )
     return net.fit(faces.train, faces.labels)

@@ -20,7 +20,7 @@ def make_labels(n):
 
 def make_network(**params):
     graph = SerialGraph("age") + ClusteredGraph("group")
-    return presets.pyramid((20, 20), 16, graph=graph, layer_params={"shrinkage": 0.0}, n_jobs=2, **params)
+    return presets.pyramid((20, 20), 16, graph=graph, front=None, layer_params={"shrinkage": 0.0}, n_jobs=2, **params)
 
 
 def main(data, checkpoint, memory, spill, place, out):

@@ -129,6 +129,7 @@ def test_a_source_of_single_numbers_may_return_the_same_array(place, monkeypatch
     assert_same(numbers(HiSFA(layers, spill=tmp_path).fit(OneBuffer(X))), numbers(expected))
 
 
+@pytest.mark.filterwarnings("ignore:.*different whole numbers")
 @pytest.mark.parametrize("name", [*ESTIMATORS, *NETWORKS])
 def test_a_model_changes_neither_its_data_nor_with_them(name):
     X, y = data()

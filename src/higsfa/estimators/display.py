@@ -35,7 +35,7 @@ def html_table(title: str, rows: list[dict[str, str]]) -> str:
     )
 
 
-def layer_rows(plans: list[LayerPlan], fitted: Any, cell: int = 1) -> list[dict[str, str]]:
+def layer_rows(plans: list[LayerPlan], fitted: Any, shape: tuple[int, ...], cell: int) -> list[dict[str, str]]:
     """A row for each layer; `fitted` are the layers after training, or None; `cell` is the side of an input."""
     rows = []
     for number, (plan, (extent, _)) in enumerate(zip(plans, receptive_fields([p.fields for p in plans]), strict=True)):
@@ -44,7 +44,7 @@ def layer_rows(plans: list[LayerPlan], fitted: Any, cell: int = 1) -> list[dict[
             "nodes": by(plan.fields.shape) + (" shared" if plan.shared else ""),
             "field": by(plan.fields.field),
             "stride": by(plan.fields.stride),
-            "sees": by(cell * size for size in extent),
+            "sees": by(min(cell * size, length) for size, length in zip(extent, shape, strict=False)),
             "inputs": f"{plan.n_raw}" + (f">{plan.n_inputs}" if plan.pca else ""),
             "expanded": str(plan.frontend(np.zeros(plan.n_inputs)).n_expanded),
             "out": str(plan.n_components),

@@ -202,7 +202,7 @@ class _Style:
         n_raw = self.channels * prod(field)
         pca = min(20 * self.channels, MOST_PCA, max(1, round(0.6 * n_raw))) if n_raw > 16 else None
         inputs = n_raw if pca is None else pca
-        width = min(MOST_BOTTOM, max(18, 7 * self.channels)) if n_raw > 16 else 12
+        width = min(MOST_BOTTOM, 7 * self.channels) if self.rich else 18 if n_raw > 16 else 12
         selected = f"[:{min(10, inputs)}]" if pca is not None else ""
         terms = f"power0.8 | normalized_quadratic{selected}" if inputs > 1 else "power0.8"
         out = min(width, self.n_components if is_top or not self.rich else width, max(1, inputs))
@@ -210,7 +210,7 @@ class _Style:
 
     def upper(self, field: Any, stride: Any, layers: list[Layer], is_top: bool) -> Layer:
         below = layers[-1].n_components
-        widest = max(self.n_components, round(2.2 * layers[0].n_components))
+        widest = max(self.n_components, round(2.2 * layers[0].n_components)) if self.rich else self.n_components
         out = min(prod(field) * below, self.n_components if is_top else min(widest, round(1.35 * below)))
         terms = "power0.8" + (f" | normalized_quadratic[:{min(4, below)}]" if below > 1 else "")
         second = (24 if self.rich else 4) if len(layers) == 1 else None

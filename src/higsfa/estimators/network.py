@@ -315,12 +315,13 @@ class Network(Extractor):
         source = check_data(self, X, reset=False, min_samples=0, allow_nd=True)
         if len(source.shape) > 1 and tuple(source.shape) != tuple(self.input_shape_):
             raise ValueError(f"samples have shape {source.shape}, but the network was trained for {self.input_shape_}")
+        given = product_dtype(source.dtype)
         if self.front_ is not None:
             source = self.front_.seen(source)
         dtype = product_dtype(source.dtype)
         plans = [layer.plan for layer in self._trained]
         rows = min(1024, tile_size(plans, int(np.prod(source.shape)), dtype.itemsize))
-        out = check_out(out, (len(source), self.n_components_), dtype, source)
+        out = check_out(out, (len(source), self.n_components_), given, source)
         if not all(node.fits_single for layer in self._trained for node in layer.nodes):
             dtype = np.dtype(np.float64)
         with threads(self._n_jobs()) as run, np.errstate(all="ignore"):
@@ -406,7 +407,8 @@ class Network(Extractor):
         is_fitted = hasattr(self, "_trained")
         plans = [layer.plan for layer in self._trained] if is_fitted else self._planned(shape)
         front = make_front(self.front, self.layers, shape)
-        return layer_rows(plans, self.layers_ if is_fitted else None, 1 if front is None else front.plan(shape).cell)
+        cell = 1 if front is None else front.plan(shape).cell
+        return layer_rows(plans, self.layers_ if is_fitted else None, shape, cell)
 
     def _title(self) -> str:
         shape = self._shape()

@@ -142,10 +142,14 @@ def _from_version_01(header: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_protocol_1(header: dict[str, Any]) -> dict[str, Any]:
-    """A LabelHead had `regularization`, one number for all labels, which was not chosen."""
+    """A LabelHead had `regularization`, one number for all labels, which was not chosen; networks had no front end."""
     for model in _with_parameters(header):
         if model.get("kind") == "LabelHead":
             heads.upgrade_regularization(model)
+        elif "trained" in model:
+            model.setdefault("front", None)
+        elif "n_inputs" in model:
+            model.setdefault("shrinkage", None)
     return header
 
 

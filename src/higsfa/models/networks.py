@@ -39,7 +39,7 @@ class SingleRecord(Record):
     expansion: str
     n_inputs: Size
     clipped: bool
-    shrinkage: Annotated[float, Field(ge=0)] | None = None  # what "auto" came to; files before 0.2 have none
+    shrinkage: Annotated[float, Field(ge=0)] | None  # what "auto" came to; files of protocol 1 may have none
 
 
 def pack_single(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class NetworkRecord(Record):
     feature_names_in: bool
     input_shape: Annotated[list[Size], Field(min_length=1, max_length=4)]
     trained: Some[LayerRecord]
-    front: FrontRecord | None = None  # files before 0.2 have none
+    front: FrontRecord | None
 
 
 class Effort:
