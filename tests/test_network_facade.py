@@ -120,7 +120,8 @@ def test_networks_plan_their_layers_one_on_top_of_the_other():
     ):
         with pytest.raises(error, match=words):
             HiGSFA(layers)._planned((4, 6))
-    assert len(HiGSFA()._planned((28, 28))) == len(design_pyramid((28, 28)))
+    assert len(HiGSFA(front=None)._planned((28, 28))) == len(design_pyramid((28, 28)))
+    assert len(HiGSFA()._planned((28, 28))) == len(design_pyramid((10, 10, 13), n_dimensions=2))
 
 
 BOTTOM = {1: (16, 8), 2: (6, 3), 3: (4, 2)}

@@ -234,7 +234,7 @@ def test_a_label_that_no_test_sample_has_is_named(tmp_path):
         ({"age": np.zeros(13)}, r"'age' has shape \(13,\), but there are 14 images"),
         ({"age": np.zeros((14, 2))}, r"'age' must have one value per image, got shape \(14, 2\)"),
         ({"age": np.array(1.0)}, r"'age' has shape \(\)"),
-        ({"images": np.zeros((14, 8, 8, 3), np.uint8)}, r"must be \(n, height, width\) or \(n, values\)"),
+        ({"images": np.zeros((14, 8, 8, 2), np.uint8)}, r"must be \(n, height, width\), with 1 or 3 channels"),
         (
             {"images": np.zeros((0, 8, 8), np.uint8), "age": np.zeros(0), "split": np.zeros(0, "<U5")},
             "no value 'train'",

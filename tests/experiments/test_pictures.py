@@ -127,7 +127,7 @@ def test_samples_that_are_no_images_have_no_grey_values(tmp_path):
     assert run.pixel_range is None
     assert run.metrics["data"]["image_shape"] is None
     assert set(run.examples) == {"features", "feature_rows"}
-    with pytest.raises(ExperimentError, match="not on grey pictures"):
+    with pytest.raises(ExperimentError, match="not on grey or RGB pictures"):
         run.pictures([tmp_path])
     with pytest.raises(ExperimentError, match="for images"):
         train(with_values(config, {"distortion.copies": 2}), tmp_path / "other")
