@@ -105,7 +105,9 @@ def age_error(distortion: Distortion | None, copies: int, n_train: int = 4000, n
     images, age = faces[numbers], labels["age"][numbers]
     if distortion is not None:
         images = distortion.apply(images, numbers, copy)
-    network = presets.pyramid((64, 64), layer_params={"shrinkage": 0.0}, graph=SerialGraph("age", n_groups=32))
+    network = presets.pyramid(
+        (64, 64), front=None, layer_params={"shrinkage": 0.0}, graph=SerialGraph("age", n_groups=32)
+    )
     features = network.fit_transform(np.divide(images, 255, dtype=np.float32), {"age": age})
     head = LabelHead(covariance="separate", n_used_features={"age": 5}).fit(features, {"age": age})
     estimates = head.predict(network.transform(np.divide(faces[n_train:], 255, dtype=np.float32)))["age"]

@@ -34,7 +34,7 @@ def graphs(data):
 def measure(images, graph, shrinkage):
     """Scores of label heads on the first features, and time."""
     value = shrinkage if shrinkage == "auto" else float(shrinkage)
-    net = presets.pyramid(images.X.shape[1:], graph=graph, layer_params={"shrinkage": value})
+    net = presets.pyramid(images.X.shape[1:], front=None, graph=graph, layer_params={"shrinkage": value})
     with threadpool_limits(1):
         start = time.process_time()
         net.fit(images.X, images.y)

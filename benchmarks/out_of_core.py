@@ -27,7 +27,7 @@ from higsfa.graphs import SerialGraph
 source = sources.npy(sys.argv[1])[: int(sys.argv[2])]
 age = np.random.default_rng(0).uniform(16, 77, len(source))
 graph, none = SerialGraph(n_groups=32), {"shrinkage": 0.0}
-net = presets.pyramid((64, 64), 40, graph=graph, layer_params=none, n_jobs=2, memory_limit=sys.argv[3])
+net = presets.pyramid((64, 64), 40, front=None, graph=graph, layer_params=none, n_jobs=2, memory_limit=sys.argv[3])
 start = time.perf_counter()
 net.fit(source, age)
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -55,7 +55,7 @@ def dask_seconds(path, n, workers):
     options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(**options) as cluster, Client(cluster):
         graph, none = SerialGraph(n_groups=32), {"shrinkage": 0.0}
-        net = presets.pyramid((64, 64), 40, graph=graph, layer_params=none, engine="dask")
+        net = presets.pyramid((64, 64), 40, front=None, graph=graph, layer_params=none, engine="dask")
         start = time.perf_counter()
         net.fit(sources.npy(path)[:n], age)
         return time.perf_counter() - start

@@ -34,7 +34,7 @@ def paper_network(n_jobs: int) -> HiGSFA:
 
 def small_network(n_jobs: int) -> HiGSFA:
     """A pyramid for 24 x 24 pixels, to try things out."""
-    return presets.pyramid((24, 24), 10, layer_params={"shrinkage": 0.0}, graph=THREE_LABELS, n_jobs=n_jobs)
+    return presets.pyramid((24, 24), 10, front=None, layer_params={"shrinkage": 0.0}, graph=THREE_LABELS, n_jobs=n_jobs)
 
 
 def measure(n: int, rounds: int, size: int, make: Callable[[int], HiGSFA], n_jobs: int = 2) -> dict[str, Any]:

@@ -72,9 +72,10 @@ def _labelled(n: int, size: int, seed: int) -> tuple[np.ndarray, dict[str, np.nd
 
 def linear(faces: Faces, trained: Trained, n_components: int) -> dict[str, float]:
     """Normalised errors on unseen faces, global map and top-down."""
-    slow = presets.pyramid(
-        (faces.size,) * 2, n_components, network=HGSFA, graph=GRAPH, layer_params={"shrinkage": SHRINKAGE}, n_jobs=2
-    ).fit(faces.train, faces.train_labels)
+    options = {"graph": GRAPH, "front": None, "layer_params": {"shrinkage": SHRINKAGE}, "n_jobs": 2}
+    slow = presets.pyramid((faces.size,) * 2, n_components, network=HGSFA, **options).fit(
+        faces.train, faces.train_labels
+    )
     pca = PCA(n_components, random_state=0).fit(faces.train.reshape(len(faces.train), -1))
     maps = {
         "PCA": lambda X: pca.transform(X.reshape(len(X), -1)),
@@ -228,7 +229,7 @@ def main() -> None:
     with threadpool_limits(1):
         faces = Faces(48, 2000, 1500, 50)
         smooth = {"shrinkage": SHRINKAGE}
-        net = presets.pyramid((48, 48), 60, network=HiGSFA, graph=GRAPH, layer_params=smooth, n_jobs=2)
+        net = presets.pyramid((48, 48), 60, front=None, network=HiGSFA, graph=GRAPH, layer_params=smooth, n_jobs=2)
         path = HERE / "results" / "reconstruction.json"
         trained = Trained(net, faces)
         results["pyramid 48x48"] = measure(faces, trained, 20, 50, n_components=60)

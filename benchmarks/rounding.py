@@ -18,7 +18,9 @@ GRAPH = SerialGraph("age", n_groups=32) + ClusteredGraph("gender") + ClusteredGr
 
 
 def measure(kind, X, labels, n_train):
-    net = presets.pyramid(X.shape[1:], 60, network=kind, graph=GRAPH, layer_params={"shrinkage": 0.0}, n_jobs=-1)
+    net = presets.pyramid(
+        X.shape[1:], 60, front=None, network=kind, graph=GRAPH, layer_params={"shrinkage": 0.0}, n_jobs=-1
+    )
     Y = net.fit(X[:n_train], {name: values[:n_train] for name, values in labels.items()}).transform(X)
     deltas = metrics.label_ordered_delta(Y[n_train:, :1], labels["age"][n_train:])
     age = (

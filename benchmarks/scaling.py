@@ -56,7 +56,7 @@ def by_threads_and_workers(n: int, size: int, rounds: int) -> tuple[dict[str, An
         def task(**how: Any) -> Task:
             graph = SerialGraph(n_groups=32)
             own = {"graph": graph, "layer_params": {"shrinkage": 0.0}, **how}
-            return lambda: presets.pyramid((size, size), 40, **own).fit(sources.npy(path), labels["age"])
+            return lambda: presets.pyramid((size, size), 40, front=None, **own).fit(sources.npy(path), labels["age"])
 
         tasks = {f"threads {k}": task(n_jobs=k) for k in (1, 2)}
         try:

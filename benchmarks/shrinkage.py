@@ -21,7 +21,6 @@ from _timing import print_table
 from threadpoolctl import threadpool_limits
 
 from higsfa import LabelHead, presets
-from higsfa.images import oriented_edges
 
 VALUES = ("0", "0.003", "0.01", "0.03", "0.1", "0.3", "1", "3", "auto")
 DATA = ("digits", "fashion", "faces-age", "fairface-age", "fairface-gender")
@@ -30,14 +29,14 @@ FEATURES = {"all": None, "5": 5, "10": 10, "20": 20}
 
 def network(name, shape, value):
     """A network with this shrinkage in all layers."""
-    net = presets.pyramid(shape) if name == "pyramid" else presets.photographs()
+    net = presets.pyramid(shape, front=None) if name == "pyramid" else presets.photographs(shape)
     shrinkage = value if value == "auto" else float(value)
     return net.set_params(layers=[layer.set_params(shrinkage=shrinkage) for layer in net.layers])
 
 
 def measure(images, name, value):
     """Scores of label heads on all and on the first features, time, and what was warned of."""
-    X, X_new = (images.X, images.X_new) if name == "pyramid" else map(oriented_edges, (images.X, images.X_new))
+    X, X_new = images.X, images.X_new
     with warnings.catch_warnings(record=True) as caught, threadpool_limits(1):
         warnings.simplefilter("always")
         start = time.process_time()
