@@ -166,7 +166,7 @@ def by_hand(number):
 
 
 def test_signs_of_relu_are_the_same_on_every_machine_and_balanced():
-    from higsfa.core.expansion.terms import signs
+    from higsfa.core.expansion.monomials import signs
 
     W = signs(64, 64, np.dtype(np.float64)) * 8
     assert by_hand(1) == W[0, 0]

@@ -239,7 +239,7 @@ def pyramid(
     shape = (input_shape,) if isinstance(input_shape, int) else tuple(input_shape)
     if front == "auto" and (n_dimensions not in (None, 2) or not network._needs_labels):
         front = None
-    made = make_front(front, None, shape)
+    made = make_front(front, shape)
     grid = shape if made is None else made.plan(shape).out_shape
     n_dimensions = n_dimensions if made is None else 2
     few = n_samples if network._needs_labels and network._preserve else None

@@ -57,6 +57,35 @@ def layer_rows(plans: list[LayerPlan], fitted: Any, shape: tuple[int, ...], cell
     return rows
 
 
+class Shown:
+    """A network that prints its layers."""
+
+    def _rows(self: Any) -> list[dict[str, str]] | None:
+        shape = self._shape()
+        if shape is None:
+            return None
+        is_fitted, front = hasattr(self, "_trained"), self._front(shape)
+        plans = [layer.plan for layer in self._trained] if is_fitted else self._planned(shape)
+        cell = 1 if front is None else front.plan(shape).cell
+        return layer_rows(plans, self.layers_ if is_fitted else None, shape, cell)
+
+    def _title(self: Any) -> str:
+        shape, fitted = self._shape(), "fitted" if hasattr(self, "_trained") else "not fitted"
+        if shape is None:
+            return f"{type(self).__name__} for input of any shape, {fitted}"
+        front = self._front(shape)
+        edges = "" if front is None else f", edges in {by(front.plan(shape).grid)} cells"
+        return f"{type(self).__name__} for input {by(shape)}{edges}, {fitted}"
+
+    def __str__(self) -> str:
+        rows = self._rows()
+        return repr(self) if rows is None else f"{self._title()}\n{text_table(rows)}"
+
+    def _repr_html_(self) -> Any:
+        rows = self._rows()
+        return super()._repr_html_() if rows is None else html_table(self._title(), rows)  # type: ignore[misc]
+
+
 def by(sizes: Any) -> str:
     """Sizes as in 3x4."""
     return "x".join(map(str, sizes))

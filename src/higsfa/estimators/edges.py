@@ -172,14 +172,11 @@ def pixel_range(images: np.ndarray) -> tuple[float, float]:
     return (low, high) if high > low else (low, low + 1.0)
 
 
-def make_front(given: Any, layers: Any, shape: tuple[int, ...]) -> OrientedEdges | None:
-    """The front end that a network's parameter `front` asks for, not yet fitted.
-
-    "auto" is for networks that design themselves, and takes edges for what looks like pictures.
-    """
+def make_front(given: Any, shape: tuple[int, ...]) -> OrientedEdges | None:
+    """The front end that a network's parameter `front` asks for, not yet fitted; "auto" is edges for pictures."""
     if given == "auto":
         colour = len(shape) == 2 or (len(shape) == 3 and shape[2] <= MOST_CHANNELS)
-        return OrientedEdges() if layers is None and colour and min(shape[:2]) >= LEAST_SIZE else None
+        return OrientedEdges() if colour and min(shape[:2]) >= LEAST_SIZE else None
     if given == "edges":
         return OrientedEdges()
     return given if given is None else OrientedEdges(**given.get_params(deep=False))

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from higsfa.core.graph.labels import as_labels, find_classes, numeric, pick_label
-from higsfa.estimators.edges import make_front
 from higsfa.estimators.network import Network
 from higsfa.estimators.validation import (
     check_data,
@@ -158,7 +157,7 @@ class FederatedNetwork(Network):
         shape = self._shape() if self.input_shape is not None else None
         if shape is None:
             raise ValueError("input_shape: give it, so that all parties plan the same network")
-        if make_front(self.front, self.layers, shape) is not None:
+        if self._front(shape) is not None:
             raise ValueError(
                 "front: each party describes its pictures by OrientedEdges itself, and passes the cells; set front=None"
             )

@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from higsfa.core.graph.kinds import holds_classes, read_kinds
+from higsfa.core.graph.kinds import holds_classes
 from higsfa.core.graph.labels import label_names, missing, numeric, pick_label
 from higsfa.estimators.gaussian import GaussianClasses
 from higsfa.estimators.label_task import (
@@ -28,6 +28,8 @@ from higsfa.estimators.label_task import (
     estimate,
     find_folds,
     fit_model,
+    form_of,
+    kinds_of,
     make_task,
     mixtures_of,
     numbers_of_features,
@@ -180,9 +182,9 @@ class LabelHead(BaseEstimator):
                 name = type(self).__name__
                 raise ValueError(f"y: {name} requires y to be passed, but the target y is None or holds no label")
             self._check_names(names)
-            kinds = _kinds(self.label_kinds, self.n_classes, y)
+            kinds = kinds_of(self.label_kinds, self.n_classes, y)
             w = check_weights(sample_weight, len(X))
-            self.output_form_ = _form(y)
+            self.output_form_ = form_of(y)
             self.label_classes_: dict[Any, Any] = {}
             self.n_used_features_: dict[Any, int] = {}
             self.covariance_: dict[Any, Any] = {}
@@ -444,24 +446,5 @@ class LabelRegressor(RegressorMixin, LabelHead):
         return False
 
 
-def _kinds(label_kinds: Any, n_classes: Any, y: Any) -> dict[Any, str]:
-    """What is said about labels: by `label_kinds`, or by a number of classes, which is for numbers."""
-    kinds = read_kinds(label_kinds, y)
-    for name, n in n_classes.items() if isinstance(n_classes, Mapping) else ():
-        if n is not None and kinds.setdefault(name, "numeric") != "numeric":
-            raise ValueError(
-                f"n_classes={n_classes!r} is for numbers, but label_kinds says that {name!r} is categorical"
-            )
-    return kinds
-
-
 def _one_label(y: Any) -> Any:
     return None if y is None else column_or_1d(y, warn=True)
-
-
-def _form(labels: Any) -> str:
-    if isinstance(labels, Mapping):
-        return "dict"
-    if hasattr(labels, "columns"):
-        return "frame" if type(labels).__module__.partition(".")[0] == "pandas" else "dict"
-    return "vector" if np.asarray(labels).ndim == 1 else "table"

@@ -13,6 +13,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import has_fit_parameter
 
+from higsfa.core.graph.kinds import read_kinds
 from higsfa.core.graph.labels import missing, numeric
 from higsfa.estimators.choice import divide
 from higsfa.estimators.gaussian import (
@@ -202,3 +203,23 @@ def check_regressor(model: Any, task: Task, weighted: bool) -> Any:
     if weighted and not has_fit_parameter(model, "sample_weight"):
         raise ValueError(f"sample_weight: {type(model).__name__}, the regressor of label {task.name!r}, takes none")
     return model
+
+
+def kinds_of(label_kinds: Any, n_classes: Any, y: Any) -> dict[Any, str]:
+    """What is said about labels: by `label_kinds`, or by a number of classes, which is for numbers."""
+    kinds = read_kinds(label_kinds, y)
+    for name, n in n_classes.items() if isinstance(n_classes, Mapping) else ():
+        if n is not None and kinds.setdefault(name, "numeric") != "numeric":
+            raise ValueError(
+                f"n_classes={n_classes!r} is for numbers, but label_kinds says that {name!r} is categorical"
+            )
+    return kinds
+
+
+def form_of(labels: Any) -> str:
+    """How labels were given, so that estimates come back in the same form."""
+    if isinstance(labels, Mapping):
+        return "dict"
+    if hasattr(labels, "columns"):
+        return "frame" if type(labels).__module__.partition(".")[0] == "pandas" else "dict"
+    return "vector" if np.asarray(labels).ndim == 1 else "table"

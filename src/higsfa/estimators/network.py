@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK
 from higsfa.estimators.choice import find_halves
-from higsfa.estimators.display import by, html_table, layer_rows, text_table
+from higsfa.estimators.display import Shown
 from higsfa.estimators.edges import OrientedEdges, make_front
 from higsfa.estimators.layer import Layer, design_pyramid
 from higsfa.estimators.validation import (
@@ -85,7 +85,7 @@ class FittedLayer:
         return f"<layer of {grid} nodes: {sizes}, mean Delta_1 {slowest:.3f}>"
 
 
-class Network(Extractor):
+class Network(Shown, Extractor):
     """What all hierarchical networks share."""
 
     _preserve = True
@@ -107,7 +107,7 @@ class Network(Extractor):
 
     def _planned(self, input_shape: tuple[int, ...], n_samples: int | None = None) -> list[LayerPlan]:
         """The layers on pictures of this shape; a network that designs itself asks for the number of samples."""
-        front = make_front(self.front, self.layers, input_shape)
+        front = self._front(input_shape)
         if front is not None:
             input_shape = front.plan(input_shape).out_shape
         layers = self._layers(input_shape, None if front is None else 2, n_samples)
@@ -129,6 +129,11 @@ class Network(Extractor):
             plans.append(plan)
             grid, width = plan.fields.shape, plan.n_components
         return plans
+
+    def _front(self, shape: tuple[int, ...]) -> OrientedEdges | None:
+        """What comes before the layers, not fitted."""
+        is_none = self.front is None or (self.front == "auto" and self.layers is not None)
+        return None if is_none else make_front(self.front, shape)
 
     def _layers(self, input_shape: tuple[int, ...], n_dimensions: int | None, n_samples: int | None) -> list[Layer]:
         if self.layers is None:
@@ -170,7 +175,7 @@ class Network(Extractor):
         if shape is None:
             raise ValueError("input_shape: pass it, the network does not know it before it is fitted")
         plans = self._planned(shape, n_samples)
-        if make_front(self.front, self.layers, shape) is not None:
+        if self._front(shape) is not None:
             dtype, shape = np.float32, (*plans[0].fields.grid, plans[0].width)
         dtype = np.dtype(dtype)
         work = Workload(
@@ -193,11 +198,8 @@ class Network(Extractor):
         with unchanged_on_error(self), np.errstate(all="ignore"):
             source = check_data(self, X, reset=True, min_samples=2, allow_nd=True)
             n, shape, pixels = len(source), self._input_shape_of(source.shape), source
-            plans = self._planned(shape, len(np.unique(source.sample_index)))
-            front = make_front(self.front, self.layers, shape)
-            warn_if_channels_first(shape, len(plans[0].fields.shape))
-            for number, plan in enumerate(plans if self._preserve else [], 1):
-                check_n_slow(plan.options.n_slow, plan.n_components, f"layer {number}: ")
+            n_different = len(np.unique(source.sample_index)) if self.layers is None else None
+            plans, front = self._planned(shape, n_different), self._front(shape)
             if front is not None:
                 source = front.fit_source(source, shape).seen(source)
             is_open = any(plan.options.is_open for plan in plans)
@@ -211,6 +213,9 @@ class Network(Extractor):
             graph = given if is_built else recipe.build(y, sample_weight=weights, groups=groups, n_samples=n)
             if graph.n_samples != n:
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {n}")
+            warn_if_channels_first(shape, len(plans[0].fields.shape))
+            for number, plan in enumerate(plans if self._preserve else [], 1):
+                check_n_slow(plan.options.n_slow, plan.n_components, f"layer {number}: ")
             dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=precision) for plan in plans]
             held_out: Any = [None] * len(plans)
@@ -370,8 +375,6 @@ class Network(Extractor):
             names += feature_names(prefix, n_slow, plan.n_components)
         return np.asarray(names, dtype=object)
 
-    # ------------------------------------------------------------------ parameters of layers
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters; with deep also those of the layers, as ``layer1__n_components``."""
         params = super().get_params(deep=deep)
@@ -397,35 +400,6 @@ class Network(Extractor):
                 layers[number - 1] = value
                 self.layers = layers
         return self
-
-    # ------------------------------------------------------------------ showing
-
-    def _rows(self) -> list[dict[str, str]] | None:
-        shape = self._shape()
-        if shape is None:
-            return None
-        is_fitted = hasattr(self, "_trained")
-        plans = [layer.plan for layer in self._trained] if is_fitted else self._planned(shape)
-        front = make_front(self.front, self.layers, shape)
-        cell = 1 if front is None else front.plan(shape).cell
-        return layer_rows(plans, self.layers_ if is_fitted else None, shape, cell)
-
-    def _title(self) -> str:
-        shape = self._shape()
-        fitted = "fitted" if hasattr(self, "_trained") else "not fitted"
-        if shape is None:
-            return f"{type(self).__name__} for input of any shape, {fitted}"
-        front = make_front(self.front, self.layers, shape)
-        edges = "" if front is None else f", edges in {by(front.plan(shape).grid)} cells"
-        return f"{type(self).__name__} for input {by(shape)}{edges}, {fitted}"
-
-    def __str__(self) -> str:
-        rows = self._rows()
-        return repr(self) if rows is None else f"{self._title()}\n{text_table(rows)}"
-
-    def _repr_html_(self) -> str:
-        rows = self._rows()
-        return super()._repr_html_() if rows is None else html_table(self._title(), rows)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
-"""The gradient of monomials, for the backward pass of products and polynomials."""
+"""Rows that terms of an expansion are made of: products, signs of sums, and the gradient of monomials."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,3 +54,39 @@ class _MonomialWalk:
             A *= S[j]
             total += A
         return total
+
+
+@lru_cache(maxsize=8)
+def signs(n: int, n_inputs: int, dtype: np.dtype[Any]) -> Array:
+    """A matrix (n, n_inputs) of +-1 / sqrt(n_inputs): the highest bits of splitmix64, the same on every machine."""
+    x = np.arange(1, n * n_inputs + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    x ^= x >> np.uint64(31)
+    W: Array = (np.where(x >> np.uint64(63), 1, -1).reshape(n, n_inputs) / np.sqrt(n_inputs)).astype(dtype)
+    W.flags.writeable = False
+    return W
+
+
+def pair_products(S: Array, out: Array, scale: Array | None = None) -> None:
+    """Write rows x_i x_j, i <= j, times ``scale``: x_i with the rest of its child, then later children."""
+    children, selected, n = S.shape
+    row = 0
+    for child in range(children):
+        later = children - child - 1
+        for i in range(selected):
+            x = S[child, i] if scale is None else S[child, i] * scale
+            end = row + selected - i
+            np.multiply(x, S[child, i:], out=out[row:end])
+            row = end + later * selected
+            if later:
+                np.multiply(x, S[child + 1 :], out=out[end:row].reshape(later, selected, n))
+
+
+def inverse_norm(S: Array) -> Array:
+    """Return 1 / (1 + ||x||^2) for each sample."""
+    norm = np.ones(S.shape[2], S.dtype)
+    for child in S:
+        for x in child:  # row by row: the order of the sum, and so its bits, do not depend on the layout
+            norm += x * x
+    return np.divide(1, norm, out=norm)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import combinations_with_replacement, pairwise
 from math import comb, isfinite
 from operator import index
@@ -17,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from higsfa.core.expansion.monomials import Array, monomial_gradient
+from higsfa.core.expansion.monomials import Array, inverse_norm, monomial_gradient, pair_products, signs
 from higsfa.core.native.library import COPY, MAXIMUM, NORMALIZE, POWER, PRODUCT, SIGNED_POWER
 
 MAX_DEGREE = 8
@@ -394,18 +393,6 @@ class Function(Term):
 # --- rows ---
 
 
-@lru_cache(maxsize=8)
-def signs(n: int, n_inputs: int, dtype: np.dtype[Any]) -> Array:
-    """A matrix (n, n_inputs) of +-1 / sqrt(n_inputs): the highest bits of splitmix64, the same on every machine."""
-    x = np.arange(1, n * n_inputs + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    x ^= x >> np.uint64(31)
-    W: Array = (np.where(x >> np.uint64(63), 1, -1).reshape(n, n_inputs) / np.sqrt(n_inputs)).astype(dtype)
-    W.flags.writeable = False
-    return W
-
-
 def flat(S: Array) -> Array:
     """Return selected inputs as rows, child-major; a view where memory allows."""
     return S.reshape(S.shape[0] * S.shape[1], S.shape[2])
@@ -449,27 +436,3 @@ def absolute_power(x: Array, p: float, out: Array) -> None:
         np.multiply(out, x, out=out)
     if whole:
         np.abs(out, out=out)
-
-
-def pair_products(S: Array, out: Array, scale: Array | None = None) -> None:
-    """Write rows x_i x_j, i <= j, times ``scale``: x_i with the rest of its child, then later children."""
-    children, selected, n = S.shape
-    row = 0
-    for child in range(children):
-        later = children - child - 1
-        for i in range(selected):
-            x = S[child, i] if scale is None else S[child, i] * scale
-            end = row + selected - i
-            np.multiply(x, S[child, i:], out=out[row:end])
-            row = end + later * selected
-            if later:
-                np.multiply(x, S[child + 1 :], out=out[end:row].reshape(later, selected, n))
-
-
-def inverse_norm(S: Array) -> Array:
-    """Return 1 / (1 + ||x||^2) for each sample."""
-    norm = np.ones(S.shape[2], S.dtype)
-    for child in S:
-        for x in child:  # row by row: the order of the sum, and so its bits, do not depend on the layout
-            norm += x * x
-    return np.divide(1, norm, out=norm)
