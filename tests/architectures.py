@@ -330,7 +330,7 @@ MAX_INPUTS, MAX_EXPANDED = 24, 34
 
 
 TERMS = ("identity", "identity", "power0.8", "signed_power0.8", "power2.5", "max2", "max2", "quadratic", "quadratic")
-TERMS += ("normalized_quadratic", "polynomial2", "identity", "power0.8", "bend", "couple")
+TERMS += ("normalized_quadratic", "polynomial2", "identity", "power0.8", "bend", "couple", "relu3", "relu7")
 
 
 @st.composite

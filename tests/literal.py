@@ -85,7 +85,19 @@ def _expand_term(term, X, children):
         return _products(x, 2) / (1 + np.sum(x**2, axis=1, keepdims=True))
     if name == "polynomial":
         return np.concatenate([_products(x, degree) for degree in range(1, int(number) + 1)], axis=1)
+    if name == "relu":
+        m = x.shape[1]
+        signs = [[_sign(row * m + i + 1) for i in range(m)] for row in range(int(number))]
+        return np.maximum(0, x @ np.array(signs, dtype=float).T / np.sqrt(m))
     raise ValueError(f"no reference for the term {term!r}")
+
+
+def _sign(number):
+    """The highest bit of splitmix64, in Python's integers."""
+    x = number * 0x9E3779B97F4A7C15 % 2**64
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    return 1 if (x ^ (x >> 31)) >> 63 else -1
 
 
 def _products(x, degree):

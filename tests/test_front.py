@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
 
 from higsfa import HGSFA, HiGSFA, HiSFA, Layer, OrientedEdges, load, save, sources
 from higsfa.core.edges import Edges
@@ -11,6 +12,7 @@ from higsfa.estimators.layer import FEW, design_pyramid
 from higsfa.images import oriented_edges
 from higsfa.reconstruction import feature_gradient
 from higsfa.reconstruction.gradients import Differentiable
+from literal import _sign
 
 
 def pictures(n=60, shape=(20, 24), seed=0):
@@ -104,11 +106,14 @@ def test_gradients_go_through_the_front_end():
     np.testing.assert_allclose(after - before, 2 * np.sum(feature_gradient(net, x, 0) * step), rtol=1e-3)
 
 
-def test_a_checkpoint_of_other_edges_is_not_taken(tmp_path):
+def test_a_checkpoint_is_taken_for_the_same_edges_and_no_others(tmp_path):
     images, label = pictures()
-    first = small(front=OrientedEdges(cell=2)).fit(images, label, checkpoint=tmp_path / "a")
-    again = clone(first).fit(images, label, checkpoint=tmp_path / "a")
+    first = small(front=OrientedEdges(cell=2)).fit(images, label, checkpoint=tmp_path)
+    again = clone(first).fit(images, label, checkpoint=tmp_path)
     np.testing.assert_array_equal(again.transform(images), first.transform(images))
+    for other in (OrientedEdges(cell=2, directions=11), None):
+        with pytest.raises(ValueError, match="checkpoint"):
+            small(front=other).fit(images, label, checkpoint=tmp_path)
 
 
 def test_black_and_white_of_floats_are_found():
@@ -120,6 +125,47 @@ def test_black_and_white_of_floats_are_found():
     assert (other.edges_.black, other.edges_.white) == pytest.approx(
         ((images / 255 * 7 - 3).min(), (images / 255 * 7 - 3).max())
     )
+
+
+@pytest.mark.parametrize("white", [16.0, 100.0, 7.5])
+def test_pictures_of_another_range_are_not_taken_for_dark_ones(white):
+    images, _ = pictures()
+    bright = images / images.max()
+    expected = OrientedEdges().fit_transform((bright * 255).round().astype(np.uint8))
+    np.testing.assert_allclose(OrientedEdges().fit_transform(bright * white), expected, atol=0.05)
+
+
+@pytest.mark.filterwarnings("ignore:Can't test estimator")
+def test_the_transformer_passes_the_checks_of_scikit_learn():
+    check_estimator(OrientedEdges())
+    with pytest.raises(ValueError, match="NaN"):
+        OrientedEdges().fit(np.full((3, 8, 8), np.nan))
+
+
+def test_a_fitted_network_is_shown_as_it_was_trained():
+    images, label = pictures()
+    net = HiGSFA().fit(images, label)
+    shown = str(net)
+    assert "edges in 7x8 cells" in shown
+    assert str(net.set_params(front=None)) == shown
+
+
+@pytest.mark.parametrize(
+    "params", [{"n_jobs": 2}, {"memory_limit": "53 MB"}, {"memory_limit": "53 MB", "spill": False}]
+)
+def test_networks_with_edges_and_relu_have_the_same_bits_however_they_are_trained(params):
+    images, label = pictures(6000)
+    net = small(front=OrientedEdges(cell=2)).set_params(
+        layer1__expansion="identity | relu20", layer2__expansion="identity | relu30", n_jobs=1
+    )
+    expected = clone(net).fit(images, label).transform(images)
+    np.testing.assert_array_equal(net.set_params(**params).fit(images, label).transform(images), expected)
+
+
+def test_the_default_network_has_the_same_bits_on_two_threads():
+    images, label = pictures(120)
+    one, two = (HiGSFA(n_jobs=n).fit(images, label).transform(images) for n in (1, 2))
+    np.testing.assert_array_equal(one, two)
 
 
 def test_wrong_fronts_and_shapes_are_told():
@@ -157,20 +203,12 @@ def test_relu_rows_are_rectified_sums_with_fixed_signs():
     np.testing.assert_allclose(expansion.backward(X, G, 2), numeric, atol=1e-6)
 
 
-def by_hand(number):
-    """Splitmix64 in Python's integers."""
-    x = number * 0x9E3779B97F4A7C15 % 2**64
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
-    return 1 if (x ^ (x >> 31)) >> 63 else -1
-
-
 def test_signs_of_relu_are_the_same_on_every_machine_and_balanced():
     from higsfa.core.expansion.monomials import signs
 
     W = signs(64, 64, np.dtype(np.float64)) * 8
-    assert by_hand(1) == W[0, 0]
-    assert by_hand(64 + 3) == W[1, 2]
+    assert _sign(1) == W[0, 0]
+    assert _sign(64 + 3) == W[1, 2]
     assert abs(W.mean()) < 4 / 64
     np.testing.assert_allclose(W @ W.T / 64, np.eye(64), atol=0.6)
 

@@ -64,16 +64,20 @@ class Shown:
         shape = self._shape()
         if shape is None:
             return None
-        is_fitted, front = hasattr(self, "_trained"), self._front(shape)
+        is_fitted, front = hasattr(self, "_trained"), self._shown_front(shape)
         plans = [layer.plan for layer in self._trained] if is_fitted else self._planned(shape)
         cell = 1 if front is None else front.plan(shape).cell
         return layer_rows(plans, self.layers_ if is_fitted else None, shape, cell)
+
+    def _shown_front(self: Any, shape: tuple[int, ...]) -> Any:
+        """That of training, whatever parameters are now; before, what they ask for."""
+        return self.front_ if hasattr(self, "_trained") else self._front(shape)
 
     def _title(self: Any) -> str:
         shape, fitted = self._shape(), "fitted" if hasattr(self, "_trained") else "not fitted"
         if shape is None:
             return f"{type(self).__name__} for input of any shape, {fitted}"
-        front = self._front(shape)
+        front = self._shown_front(shape)
         edges = "" if front is None else f", edges in {by(front.plan(shape).grid)} cells"
         return f"{type(self).__name__} for input {by(shape)}{edges}, {fitted}"
 

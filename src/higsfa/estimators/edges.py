@@ -12,16 +12,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from higsfa.core.edges import Edges, EdgesInverse
-from higsfa.estimators.validation import assign, batches, check_data
-from higsfa.training.sources import Source
+from higsfa.estimators.validation import assert_finite, assign, batches, check_data
+from higsfa.training.sources import Source, evenly_spread
 from higsfa.training.sources.derived import Mapped
 
 LEAST_SIZE = 16
 """Pixels on the shorter side of pictures that get a front end by themselves."""
 MOST_CELLS = 16
 """Cells on the longer side, with cell="auto"."""
-N_PILOT = 1000
-N_INVERSE = 512
+N_PILOT, PILOT_VALUES = 512, 2**25
+"""Pictures, and pixels of them in all, that are looked at when fitting."""
 MOST_CHANNELS = 4
 
 
@@ -50,8 +50,8 @@ class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     Notes
     -----
-    Black and white are those of the dtype for integers of 8 and 16 bits; for other numbers 0 and 1, or 0 and 255, if
-    the first samples lie between them, else the least and the largest value.
+    Black and white are those of the dtype for integers of 8 and 16 bits. For other numbers, as some samples tell, 0 and
+    1 if they lie between them, 0 and 255 if they do and some are above the middle, else the least and the largest one.
 
     Examples
     --------
@@ -98,10 +98,10 @@ class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 f"input_shape={shape} for samples of shape {source.shape}: pictures have a height, a width and, for "
                 "colour, channels last"
             )
-        rows = np.linspace(0, len(source) - 1, min(len(source), N_PILOT)).astype(np.intp)
-        images = np.asarray(source.take(np.unique(rows)))
+        images = source.take(evenly_spread(len(source), min(N_PILOT, max(1, PILOT_VALUES // prod(shape)))))
+        assert_finite(self, images)
         self.edges_ = self.plan(shape, *pixel_range(images))
-        self._inverse = EdgesInverse.fit(self.edges_, images[:: max(1, len(images) // N_INVERSE)])
+        self._inverse = EdgesInverse.fit(self.edges_, images)
         self.n_features_in_ = prod(shape)
         return self
 
@@ -157,6 +157,7 @@ class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float32"]
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
         return tags
 
 
@@ -165,9 +166,9 @@ def pixel_range(images: np.ndarray) -> tuple[float, float]:
     if images.dtype.kind in "iu" and images.dtype.itemsize <= 2:
         limits = np.iinfo(images.dtype)
         return float(limits.min), float(limits.max)
-    low, high = (float(value) for value in (np.min(images, initial=np.inf), np.max(images, initial=-np.inf)))
-    for white in (1.0, 255.0):
-        if low >= -0.01 * white and high <= 1.01 * white:
+    low, high = float(images.min()), float(images.max())
+    for white, least in ((1.0, 0.0), (255.0, 127.0)):
+        if low >= -0.01 * white and least <= high <= 1.01 * white:
             return 0.0, white
     return (low, high) if high > low else (low, low + 1.0)
 

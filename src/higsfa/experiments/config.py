@@ -13,7 +13,6 @@ from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -237,7 +236,7 @@ class DistortionTable(Table):
 
     def n_copies(self, n_samples: int) -> tuple[int, int]:
         """Copies for the network and for the supervised step; "auto" makes about 60,000 samples, at most 8 of each."""
-        usual = int(np.clip(round(AUTO_SAMPLES / max(1, n_samples)), 1, MAX_AUTO_COPIES))
+        usual = min(max(1, round(AUTO_SAMPLES / max(1, n_samples))), MAX_AUTO_COPIES)
         network = usual if self.copies == "auto" else self.copies
         return network, min(2, network) if self.supervised_copies == "auto" else self.supervised_copies
 
