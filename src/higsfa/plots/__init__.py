@@ -153,6 +153,6 @@ def plot_held_out(model: Any, layer: int | None = None, *, ax: Any = None) -> An
         ax.plot(number, training, label=f"{name}, training", linestyle=":", **style)
     ax.axhline(2.0, color="0.4", linewidth=1, linestyle="--")
     ax.annotate("noise", (0.01, 2.0), xycoords=("axes fraction", "data"), ha="left", va="bottom", color="0.4")
-    ax.set(xlabel="slow feature", ylabel="Delta", ylim=(0, None))
-    ax.legend(fontsize="small", frameon=False)
+    ax.set(xlabel="slow feature", ylabel="Delta", ylim=(0, max(2.2, ax.get_ylim()[1])))
+    ax.legend(fontsize="small", frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return ax
