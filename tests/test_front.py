@@ -5,7 +5,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from higsfa import HGSFA, HiGSFA, HiSFA, Layer, OrientedEdges, load, save, sources
+from higsfa import GSFA, HGSFA, HiGSFA, HiSFA, Layer, ModelFileError, OrientedEdges, load, save, sources
 from higsfa.core.edges import Edges
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.estimators.layer import FEW, design_pyramid
@@ -217,6 +217,20 @@ def test_signs_of_relu_are_the_same_on_every_machine_and_balanced():
 def test_wrong_numbers_of_relu_rows_are_refused(text):
     with pytest.raises(ValueError, match="relu"):
         parse_expansion(text)
+
+
+def test_signs_of_relu_are_bounded(tmp_path):
+    with pytest.raises(ValueError, match="2000 inputs are too many, at most 1,024"):
+        parse_expansion("relu16384").size(2000)
+    rng = np.random.default_rng(0)
+    node = GSFA(2, graph="clustered").fit(rng.normal(size=(50, 2000)), np.arange(50) % 2)
+    save(node, tmp_path / "node")
+    written = (tmp_path / "node").read_bytes()
+    as_read = rb"\"expansion\":\"%s\",\"n_inputs"
+    assert as_read % b"identity" in written
+    (tmp_path / "node").write_bytes(written.replace(as_read % b"identity", as_read % b"relu9999"))
+    with pytest.raises(ModelFileError, match="2000 inputs are too many"):
+        load(tmp_path / "node")
 
 
 def test_few_samples_leave_slow_features_to_the_top():

@@ -59,11 +59,13 @@ class _MonomialWalk:
 @lru_cache(maxsize=8)
 def signs(n: int, n_inputs: int, dtype: np.dtype[Any]) -> Array:
     """A matrix (n, n_inputs) of +-1 / sqrt(n_inputs): the highest bits of splitmix64, the same on every machine."""
-    x = np.arange(1, n * n_inputs + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-    x ^= x >> np.uint64(31)
-    W: Array = (np.where(x >> np.uint64(63), 1, -1).reshape(n, n_inputs) / np.sqrt(n_inputs)).astype(dtype)
+    W = np.empty((n, n_inputs), dtype)
+    for row in range(n):
+        x = np.arange(row * n_inputs + 1, (row + 1) * n_inputs + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+        x ^= x >> np.uint64(31)
+        W[row] = np.where(x >> np.uint64(63), 1, -1) / np.sqrt(n_inputs)
     W.flags.writeable = False
     return W
 

@@ -20,7 +20,8 @@ from higsfa.core.expansion.monomials import Array, inverse_norm, monomial_gradie
 from higsfa.core.native.library import COPY, MAXIMUM, NORMALIZE, POWER, PRODUCT, SIGNED_POWER
 
 MAX_DEGREE = 8
-MAX_RELU = 16_384
+MAX_RELU, MAX_SIGNS = 16_384, 2**24
+"""Rows of a relu term, and signs of all its rows, which are held in memory."""
 TILE_BYTES = 1 << 18  # a tile of input and one of output stay together in a second-level cache
 MAX_FACTORS = 8  # beyond this many multiplications a power is left to numpy
 
@@ -326,6 +327,9 @@ class Relu(Term):
         return f"relu{self.n}"
 
     def n_rows(self, children: int, selected: int) -> int:
+        if self.n * children * selected > MAX_SIGNS:
+            most = MAX_SIGNS // self.n
+            raise ValueError(f"expansion term '{self}': {children * selected} inputs are too many, at most {most:,}")
         return self.n
 
     def fill(self, S: Array, out: Array) -> None:
