@@ -193,7 +193,7 @@ def _one(
     arrays, used = {}, {}
     for features in made.features:
         head = score.fit_head(config, features, sets.supervised, n_used)
-        arrays |= score.estimate(head, [label for label in features.labels if label in scored], features.test)
+        arrays |= score.estimate(head, [label for label in features.labels if label in scored], features.of_head[1])
         used.update(head.n_used_features_)
     record: dict[str, Any] = {
         "scores": score.scores(scored, true, arrays),
@@ -269,6 +269,7 @@ def _essence(config: Config) -> dict[str, Any]:
     tables = config.plain()
     for key in ("n_jobs", "spill", "memory_limit"):
         tables["network"].pop(key, None)
+    tables["head"]["mirror"] = config.averages_mirror_images
     return tables
 
 

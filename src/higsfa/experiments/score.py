@@ -56,7 +56,7 @@ def fit_head(config: Config, features: Features, samples: Samples, n_features: A
         "integer": {name: name in config.head.integer for name in labels},
     }
     with in_one_line("[head]"):
-        return LabelHead(**params).fit(features.supervised, labels, groups=samples.groups)
+        return LabelHead(**params).fit(features.of_head[0], labels, groups=samples.groups)
 
 
 def estimate(head: LabelHead, labels: list[Label], Y: NDArray[Any]) -> Columns:
