@@ -306,6 +306,7 @@ class NetworkTable(Table):
     preset: Literal["pyramid", "single", "photographs", PaperPreset] = "pyramid"
     kind: Literal["HiGSFA", "HGSFA"] = "HiGSFA"
     n_components: Annotated[int, Field(ge=1, le=10_000)] = 60
+    width: Annotated[float, Field(gt=0, le=10)] = 1.0  # factor of the features of all layers below the top
     expansion: Text = "identity | power0.8"
     layers: list[LayerTable] | None = Field(default=None, min_length=1, max_length=100)
     layer_params: EveryLayerTable = EveryLayerTable()

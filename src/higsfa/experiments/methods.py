@@ -67,11 +67,13 @@ def methods_of(config: Config) -> list[Method]:
     return methods
 
 
+def auto_parts(labels: list[Label]) -> list[GraphPart]:
+    return [GraphPart(kind="serial" if label.is_numeric else "clustered", label=label.name) for label in labels]
+
+
 def make_graph(config: Config, labels: list[Label]) -> GraphRecipe:
     """The recipe; "auto" is serial for numeric labels, clustered for categorical ones, and their sum for several."""
-    parts = config.graph.parts
-    if isinstance(parts, str):
-        parts = [GraphPart(kind="serial" if label.is_numeric else "clustered", label=label.name) for label in labels]
+    parts = auto_parts(labels) if isinstance(config.graph.parts, str) else config.graph.parts
     is_numeric = {label.name: label.is_numeric for label in labels}
     for part in parts:
         if part.label is not None and part.label not in is_numeric:
@@ -116,6 +118,9 @@ def make_network(
             layer.set_params(**table.layer_params.model_dump(exclude_none=True))
             if threshold is not None and layer.n_slow is None:
                 layer.delta_threshold = threshold
+        for layer in network.layers[:-1]:
+            slow = layer.n_slow if isinstance(layer.n_slow, int) else 1
+            layer.n_components = max(1, slow, round(table.width * layer.n_components))
         network.estimate_cost(2, input_shape=shape)
     return network
 
