@@ -291,12 +291,12 @@ def metrics_tables(metrics: Mapping[str, Any]) -> None:
 
 
 def tuning_table(found: Any) -> None:
-    """Candidates by their errors, each on the most samples that it was trained on: the best, and the config as given."""
+    """Candidates by their errors, each on the most samples that it was trained on; also the config as given."""
     most: dict[int, Mapping[str, Any]] = {}
     for done in found.results:
         if done["error"] is not None and done["rung"] >= most.get(done["candidate"], done)["rung"]:
             most[done["candidate"]] = done
-    # The chosen one was compared on as many samples as another; a rung that only one has reached says nothing.
+    most[found.best["candidate"]] = found.best  # as it was compared with others
     ranked = sorted(
         most.values(), key=lambda done: (done["candidate"] != found.best["candidate"], -done["rung"], done["error"])
     )

@@ -248,7 +248,7 @@ class _Search:
     budget: float  # seconds
     results: list[Done] = field(default_factory=list)
     spent: float = 0.0  # before this call
-    started: float = field(default_factory=monotonic)
+    started: float = field(default_factory=lambda: monotonic())  # looked up now
 
     def open(self, experiment: Experiment, pool: Samples) -> None:
         """Divide the samples: whole groups are held out, the others come in a random order, more at each rung."""
