@@ -12,11 +12,19 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from higsfa.experiments import ExperimentError, load_config, train, tune, tuning, with_values
-from higsfa.experiments.candidates import best_of, draw, next_step, read_state, settings_of
+from higsfa.experiments.candidates import (
+    best_of,
+    draw,
+    next_step,
+    read_state,
+    relative_error,
+    settings_of,
+    standard_error,
+)
 from higsfa.experiments.data import Samples
 from higsfa.experiments.interface import checked
 from higsfa.experiments.split import open_experiment
-from higsfa.experiments.tuning import HELD_OUT, kept_together, relative_error
+from higsfa.experiments.tuning import HELD_OUT, kept_together
 from higsfa.sources import array
 from real_run import SIDE
 from real_run import draw as spots
@@ -187,6 +195,22 @@ def test_labels_count_by_their_errors_relative_to_chance(config):
     assert relative_error(labels, {"age": {"mae": 4.0}, "gender": {"rate": 1.0}}, alike) == pytest.approx(0.4)
     with pytest.raises(ExperimentError, match="no label differs"):
         relative_error(labels[1:], alike, alike)
+
+
+def test_standard_error_is_the_spread_over_sets_of_samples(config):
+    """Of many sets of held-out samples with independent errors."""
+    labels, rng, n = open_experiment(config).labels, np.random.default_rng(0), 200
+    chance, found, told = {"age": {"mae": 10.0}, "gender": {"rate": 0.5}}, [], []
+    for _ in range(1500):
+        true = {"age": np.full(n, 30.0), "gender": np.full(n, "F", dtype=object)}
+        estimates = {
+            "estimate age": 30 + rng.normal(0, 8, n),
+            "estimate gender": rng.choice(["F", "M"], n, p=[0.8, 0.2]),
+        }
+        mae, rate = np.abs(estimates["estimate age"] - 30).mean(), np.mean(estimates["estimate gender"] == "F")
+        found.append(relative_error(labels, {"age": {"mae": mae}, "gender": {"rate": rate}}, chance))
+        told.append(standard_error(labels, true, estimates, chance))
+    assert np.mean(told) == pytest.approx(np.std(found), rel=0.06)
 
 
 @given(st.integers(2, 40), st.integers(1, 3), st.integers(0, 2**31), st.floats(0, 0.5))

@@ -313,7 +313,8 @@ def tuning_table(found: Any) -> None:
         text = ", ".join(f"{name} {value}" for name, value in done["settings"].items()) or "as given"
         values = [(done["scores"][name][key], key) for name, key in scores]
         cells = [f"{100 * value:.2f} %" if key == "rate" else f"{value:.2f}" for value, key in values]
-        rows.append([text, f"{done['n_train']:,}", f"{done['error']:.3f}", *cells, f"{done['seconds']:.1f}"])
+        error = f"{done['error']:.3f} ± {done['se'] or 0:.3f}"
+        rows.append([text, f"{done['n_train']:,}", error, *cells, f"{done['seconds']:.1f}"])
     failed = sum(done["error"] is None for done in found.results)
     tried = f"{len({done['candidate'] for done in found.results})} candidates in {found.seconds / 60:.1f} minutes"
     title = f"{tried}{f', {failed} of them failed' if failed else ''}; errors on held-out training samples, 1 is chance"

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from higsfa.core.graph.labels import missing
 from higsfa.core.node.solve import AUTO
 from higsfa.evaluation.schema import Number, Record, Text, Whole, checked, read_json
 from higsfa.experiments.config import Config, FileData, GraphPart
@@ -22,6 +23,7 @@ from higsfa.experiments.methods import auto_parts, make_network
 from higsfa.experiments.split import Label
 
 AS_GIVEN = "as given"
+NAMES = ("front", "colour", "width", "n_components", "copies", "shrinkage", "graph")
 EDGES_FROM = 16  # pixels of a side from which networks can begin with edges
 WIDTHS, TOPS = (0.7, 1.4), (0.5, 1.5)  # factors of the features of lower layers, and of the top
 COPIES = (1, 2, 4, 8)
@@ -61,6 +63,18 @@ class Candidate(NamedTuple):
         return with_values(config, dict(sorted(self.changes.items(), key=lambda item: item[1] is None)))
 
 
+def check_options(config: Config, only: Sequence[str] | None, vary: Mapping[str, Sequence[Any]] | None) -> None:
+    """What can be wrong with options of `settings_of` whatever the data."""
+    for name in only or ():
+        if name not in NAMES:
+            raise ExperimentError(f"only (--only): there is no setting {name!r}; use some of {', '.join(NAMES)}")
+    for key, values in (vary or {}).items():
+        if isinstance(values, str | Mapping) or not isinstance(values, Sequence) or not values:
+            raise ExperimentError(f"vary (--vary): {key} needs a list of values, such as [1.9, 1.96]; got {values!r}")
+        for value in values:
+            with_values(config, {key: value})
+
+
 def settings_of(
     config: Config,
     data: Samples,
@@ -82,22 +96,14 @@ def settings_of(
         "shrinkage": _shrinkages(config, data, labels),
         "graph": _graphs(config, labels),
     }
-    vary = vary or {}
     for name in only or ():
-        if name not in makers:
-            raise ExperimentError(f"only (--only): there is no setting {name!r}; use some of {', '.join(makers)}")
         if not makers[name]:
             room = [known for known, options in makers.items() if options]
             raise ExperimentError(f"only (--only): this config leaves no choice of {name!r}, but of {named(room)}")
     chosen = [name for name in makers if only is None or name in only]
     found = [Setting(name, tuple(makers[name])) for name in chosen if makers[name]]
-    for key, values in vary.items():
-        if isinstance(values, str | Mapping) or not isinstance(values, Sequence) or not values:
-            raise ExperimentError(f"vary (--vary): {key} needs a list of values, such as [1.9, 1.96]; got {values!r}")
-        options = tuple(Option(json.dumps(value, default=str), {key: value}) for value in values)
-        for option in options:
-            with_values(config, option.changes)  # a wrong key or value is an error now
-        found.append(Setting(key, options))
+    for key, values in (vary or {}).items():
+        found.append(Setting(key, tuple(Option(json.dumps(value, default=str), {key: value}) for value in values)))
     if not found:
         raise ExperimentError("there is nothing to choose for this config; name keys and values to try (--vary)")
     return found
@@ -223,6 +229,7 @@ class Done(Record):
     settings: Annotated[dict[Text, Text], Field(max_length=100)]
     n_train: Whole
     error: Number | None = None
+    se: Number | None = None
     scores: Annotated[dict[Text, dict[Text, Number]], Field(max_length=100)] = {}
     seconds: Annotated[Number, Field(ge=0)]
     failed: Text | None = None
@@ -267,6 +274,36 @@ def best_of(results: Sequence[Done]) -> Done | None:
         if len(here) > 1 or (here and rung == 0):
             return min(here, key=lambda done: (done.error, done.candidate))
     return None
+
+
+def relative_error(
+    labels: Sequence[Label], scores: Mapping[str, Mapping[str, float]], chance: Mapping[str, Mapping[str, float]]
+) -> float:
+    """The mean over labels of the error, divided by that of the best constant: 0 is perfect, 1 is chance."""
+    found = []
+    for label in labels:
+        own, usual = scores[label.name], chance[label.name]
+        error, worst = (own["mae"], usual["mae"]) if label.is_numeric else (1 - own["rate"], 1 - usual["rate"])
+        if worst > 0:
+            found.append(error / worst)
+    if not found:
+        raise ExperimentError("no label differs between the held-out samples; use more data, or other labels")
+    return float(np.mean(found))
+
+
+def standard_error(
+    labels: Sequence[Label], true: Mapping[str, Any], estimates: Mapping[str, Any], chance: Mapping[str, Any]
+) -> float:
+    """That of `relative_error`, from the number of samples; labels are taken as independent."""
+    parts = []
+    for label in labels:
+        known = ~missing(true[label.name])
+        own, found, usual = true[label.name][known], estimates[f"estimate {label.name}"][known], chance[label.name]
+        worst = usual["mae"] if label.is_numeric else 1 - usual["rate"]
+        if worst > 0 and len(own) > 1:
+            wrong = np.abs(found - own) if label.is_numeric else found.astype(str) != own.astype(str)
+            parts.append(np.std(wrong, ddof=1) / np.sqrt(len(own)) / worst)
+    return float(np.sqrt(np.sum(np.square(parts))) / len(parts)) if parts else 0.0
 
 
 def read_state(path: Path, candidates: Sequence[Candidate]) -> State:

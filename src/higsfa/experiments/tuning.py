@@ -31,10 +31,13 @@ from higsfa.experiments.candidates import (
     Done,
     State,
     best_of,
+    check_options,
     draw,
     next_step,
     read_state,
+    relative_error,
     settings_of,
+    standard_error,
 )
 from higsfa.experiments.config import Config, FileData
 from higsfa.experiments.data import BLOCK_VALUES, Samples
@@ -68,7 +71,8 @@ class Tuned(NamedTuple):
         Its result on the most samples, an entry of `results`.
     results : list of dict
         One for each training: "candidate" (0 is the config as given), "settings" and "changes", those that differ from
-        the config, "rung" and "n_train", "error" relative to chance (None if it "failed"), "scores", "seconds".
+        the config, "rung" and "n_train", "error" relative to chance (None if it "failed") and its standard error "se",
+        "scores", "seconds".
     seconds : float
         Time spent, interruptions left out.
     """
@@ -140,6 +144,7 @@ def tune(
     folder, progress = Path(folder), progress or Silent()
     config = interface.located(config, Path.cwd())
     _check_numbers(minutes, n_candidates, seed)
+    check_options(config, only, vary)
     with interface.of_the_disk(folder):
         check_folder(folder, config, resume=resume, overwrite=overwrite, name=GIVEN, what="search")
         progress.stage("read the data", None)
@@ -194,21 +199,6 @@ def kept_together(samples: Samples) -> NDArray[np.intp]:
     size = n + int(image.max()) + 1
     edges = coo_matrix((np.ones(len(person)), (person, n + image)), shape=(size, size))
     return np.asarray(connected_components(edges, directed=False)[1][person], dtype=np.intp)
-
-
-def relative_error(
-    labels: Sequence[Label], scores: Mapping[str, Mapping[str, float]], chance: Mapping[str, Mapping[str, float]]
-) -> float:
-    """The mean over labels of the error, divided by that of the best constant: 0 is perfect, 1 is chance."""
-    found = []
-    for label in labels:
-        own, usual = scores[label.name], chance[label.name]
-        error, worst = (own["mae"], usual["mae"]) if label.is_numeric else (1 - own["rate"], 1 - usual["rate"])
-        if worst > 0:
-            found.append(error / worst)
-    if not found:
-        raise ExperimentError("no label differs between the held-out samples; use more data, or other labels")
-    return float(np.mean(found))
 
 
 @dataclass
@@ -348,7 +338,7 @@ class _Search:
         candidate, rows = self.candidates[number], self.rungs[rung]
         what = f"candidate {number + 1} of {len(self.candidates)} ({candidate.text})"
         place = self.folder / CHECKPOINT / f"candidate{number}-rung{rung}"
-        begun, scores, error, failed = monotonic(), {}, None, None
+        begun, scores, error, se, failed = monotonic(), {}, None, None, None
         try:
             config = candidate.applied(self.config)
             if self.n_jobs is not None:
@@ -358,8 +348,10 @@ class _Search:
             experiment = replace(self.experiment, scored=labels, folds=[fold])
             method, sets = methods_of(config)[0], make_sets(config, fold)
             *_, arrays, _ = estimated(method, config, experiment, sets, place, log, "threads", what)
-            scores = score.scores(labels, score.truth(config, labels, fold.test), arrays)
+            true = score.truth(config, labels, fold.test)
+            scores = score.scores(labels, true, arrays)
             error = relative_error(labels, scores, self.chance)
+            se = standard_error(labels, true, arrays, self.chance)
         except ExperimentError as problem:
             if number == 0:
                 raise
@@ -371,7 +363,7 @@ class _Search:
             {
                 **{"candidate": number, "rung": rung, "settings": candidate.settings, "n_train": len(rows)},
                 "changes": json.loads(json.dumps(candidate.changes)),
-                **{"error": error, "scores": scores, "seconds": monotonic() - begun, "failed": failed},
+                **{"error": error, "se": se, "scores": scores, "seconds": monotonic() - begun, "failed": failed},
             }
         )
 
@@ -436,6 +428,7 @@ def _columns(results: Sequence[Done], labels: Sequence[Label]) -> dict[str, list
         "candidate": [done.candidate for done in results],
         "samples": [done.n_train for done in results],
         "error": [done.error for done in results],
+        "se": [done.se for done in results],
     }
     for label in labels:
         for key in ("mae", "rmse") if label.is_numeric else ("rate",):

@@ -161,8 +161,8 @@ def plot_held_out(model: Any, layer: int | None = None, *, ax: Any = None) -> An
 def plot_tuning(results: Sequence[Mapping[str, Any]], *, best: int = 0) -> Any:
     """Plot a search for settings: errors by number of samples, and of which settings they were.
 
-    Left: each line is a candidate, trained on more and more samples. Right: every setting that was tried, with the
-    errors of all candidates that had it, on the fewest samples, and their mean.
+    Left: each line is a candidate, trained on more and more samples; bars are standard errors. Right: every setting that
+    was tried, with the errors of all candidates that had it, on the fewest samples, and their mean.
 
     Parameters
     ----------
@@ -198,6 +198,11 @@ def plot_tuning(results: Sequence[Mapping[str, Any]], *, best: int = 0) -> Any:
             look |= {"color": "tab:blue", "linewidth": 2, "markersize": 5}
             look["label"] = "chosen: as given" if candidate == 0 else "chosen"
         left.plot(*zip(*own, strict=True), marker="o", **look)
+        if candidate in (0, best):
+            spread = {done["n_train"]: done.get("se") or 0 for done in known if done["candidate"] == candidate}
+            left.errorbar(
+                *zip(*own, strict=True), [spread[n] for n, _ in own], fmt="none", color=look["color"], capsize=3
+            )
     sizes = sorted({done["n_train"] for done in known})
     if len(sizes) > 1:
         left.set_xscale("log")
