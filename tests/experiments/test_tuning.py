@@ -15,11 +15,11 @@ from higsfa.experiments import ExperimentError, load_config, train, tune, tuning
 from higsfa.experiments.candidates import (
     best_of,
     draw,
+    error_spread,
     next_step,
     read_state,
     relative_error,
     settings_of,
-    standard_error,
 )
 from higsfa.experiments.data import Samples
 from higsfa.experiments.interface import checked
@@ -209,7 +209,7 @@ def test_standard_error_is_the_spread_over_sets_of_samples(config):
         }
         mae, rate = np.abs(estimates["estimate age"] - 30).mean(), np.mean(estimates["estimate gender"] == "F")
         found.append(relative_error(labels, {"age": {"mae": mae}, "gender": {"rate": rate}}, chance))
-        told.append(standard_error(labels, true, estimates, chance))
+        told.append(error_spread(labels, true, estimates, chance))
     assert np.mean(told) == pytest.approx(np.std(found), rel=0.06)
 
 

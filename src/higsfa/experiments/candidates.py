@@ -18,6 +18,7 @@ from higsfa.core.node.solve import AUTO
 from higsfa.evaluation.schema import Number, Record, Text, Whole, checked, read_json
 from higsfa.experiments.config import Config, FileData, GraphPart
 from higsfa.experiments.data import Samples, read_data
+from higsfa.experiments.groups import standard_error
 from higsfa.experiments.interface import ExperimentError, in_one_line, named, with_values
 from higsfa.experiments.methods import auto_parts, make_network
 from higsfa.experiments.split import Label
@@ -291,19 +292,19 @@ def relative_error(
     return float(np.mean(found))
 
 
-def standard_error(
+def error_spread(
     labels: Sequence[Label], true: Mapping[str, Any], estimates: Mapping[str, Any], chance: Mapping[str, Any]
 ) -> float:
-    """That of `relative_error`, from the number of samples; labels are taken as independent."""
+    """The standard error of `relative_error`, from the number of samples; labels are taken as independent."""
     parts = []
     for label in labels:
         known = ~missing(true[label.name])
         own, found, usual = true[label.name][known], estimates[f"estimate {label.name}"][known], chance[label.name]
         worst = usual["mae"] if label.is_numeric else 1 - usual["rate"]
-        if worst > 0 and len(own) > 1:
+        if worst > 0:
             wrong = np.abs(found - own) if label.is_numeric else found.astype(str) != own.astype(str)
-            parts.append(np.std(wrong, ddof=1) / np.sqrt(len(own)) / worst)
-    return float(np.sqrt(np.sum(np.square(parts))) / len(parts)) if parts else 0.0
+            parts.append((standard_error(wrong.astype(np.float64), label.is_numeric) or 0.0) / worst)
+    return float(np.linalg.norm(parts) / max(1, len(parts)))
 
 
 def read_state(path: Path, candidates: Sequence[Candidate]) -> State:

@@ -61,13 +61,13 @@ def errors_by_group(
         out[name] = {
             "group": names,
             "score": [float(part.mean()) if len(part) else None for part in parts],
-            "se": [_standard_error(part, label.is_numeric) for part in parts],
+            "se": [standard_error(part, label.is_numeric) for part in parts],
             "count": [len(part) for part in parts],
         }
     return out
 
 
-def _standard_error(scores: NDArray[Any], is_numeric: bool) -> float | None:
+def standard_error(scores: NDArray[Any], is_numeric: bool) -> float | None:
     """Of a mean; of a rate as if two more samples were right and two wrong, so that five of five are not certain."""
     n = len(scores)
     if n < (2 if is_numeric else 1):

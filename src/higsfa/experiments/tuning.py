@@ -33,11 +33,11 @@ from higsfa.experiments.candidates import (
     best_of,
     check_options,
     draw,
+    error_spread,
     next_step,
     read_state,
     relative_error,
     settings_of,
-    standard_error,
 )
 from higsfa.experiments.config import Config, FileData
 from higsfa.experiments.data import BLOCK_VALUES, Samples
@@ -351,7 +351,7 @@ class _Search:
             true = score.truth(config, labels, fold.test)
             scores = score.scores(labels, true, arrays)
             error = relative_error(labels, scores, self.chance)
-            se = standard_error(labels, true, arrays, self.chance)
+            se = error_spread(labels, true, arrays, self.chance)
         except ExperimentError as problem:
             if number == 0:
                 raise

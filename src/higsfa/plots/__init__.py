@@ -161,8 +161,8 @@ def plot_held_out(model: Any, layer: int | None = None, *, ax: Any = None) -> An
 def plot_tuning(results: Sequence[Mapping[str, Any]], *, best: int = 0) -> Any:
     """Plot a search for settings: errors by number of samples, and of which settings they were.
 
-    Left: each line is a candidate, trained on more and more samples; bars are standard errors. Right: every setting that
-    was tried, with the errors of all candidates that had it, on the fewest samples, and their mean.
+    Left: each line is a candidate, trained on more and more samples; bars are standard errors. Right: every setting
+    that was tried, with the errors of all candidates that had it, on the fewest samples, and their mean.
 
     Parameters
     ----------
