@@ -36,7 +36,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, a label head, a Pipeline of those, or statistics_
+    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, a label head, a Pipeline of those, or `statistics_`
         Statistics are those that add (of SFA, of classes, of a LabelGraph): load them elsewhere, and go on with
         `fit_from_statistics` and `partial_fit`. What `layer_statistics` of a network gives can be saved, too. An
         estimator must be fitted. Saved are all constructor parameters and what `transform`, `inverse_transform` and

@@ -240,7 +240,7 @@ def feature_gradient(net: Any, x: Any, feature: int) -> Floats:
     Parameters
     ----------
     net : fitted network or node
-    x : array of shape (n_samples, *input_shape), or one image
+    x : array of shape (n_samples, ...), or one image
     feature : int
 
     Returns
