@@ -11,7 +11,7 @@ KERNELS := $(wildcard src/higsfa/core/native/kernels.[ch])
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-processors test-processors-quick demo bench soak paper-scale format clean distclean
+.PHONY: help test test-processors test-processors-quick demo docs bench soak paper-scale format clean distclean
 
 help:  ## Show this list
 	@echo "Usage: make TARGET [PYTHON=python3.12] [WORKERS=4]"
@@ -34,6 +34,10 @@ test-processors-quick: $(VENV)/.installed-dev
 demo: $(VENV)/.installed-plots  ## Run the demonstration; results go to demo/
 	$(PY) -m higsfa demo --out demo --force
 
+docs: $(VENV)/.installed-docs  ## Build the site with its gallery in docs/_build/html; warnings are errors
+	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
 bench: $(VENV)/.installed-bench  ## Measure where the library stands, about 12 minutes; writes docs/performance.md
 	$(PY) benchmarks/suite.py
 	$(PY) benchmarks/guard.py
@@ -52,7 +56,7 @@ format: $(VENV)/.installed-dev  ## Let ruff fix and format the code
 	$(PY) -m ruff format .
 
 clean:  ## Remove caches and build products, keep .venv
-	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build dist docs/_build docs/auto_examples docs/generated docs/reference.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -not -path './.git/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## Remove .venv too

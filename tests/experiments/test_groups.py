@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve
 
-from higsfa.experiments.groups import MAX_GROUPS, calibration, errors_by_group, find_groups
+from higsfa.experiments.score import MAX_GROUPS, calibration, errors_by_group, find_groups
 from higsfa.experiments.split import Label
 
 

@@ -46,7 +46,7 @@ from higsfa.graphs import (
     WindowGraph,
 )
 from higsfa.io.container import Tensors
-from higsfa.models.networks import Effort
+from higsfa.models.fitted import Effort
 from model_files import (
     CALLS,
     MEMORY,

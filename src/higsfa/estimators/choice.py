@@ -20,8 +20,7 @@ from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.plan import BLOCK, make_plan
 from higsfa.core.sums.sums import Sums, part_of
 from higsfa.core.sums.tile import CellPlan, Weighting
-from higsfa.graphs.additive import adds, gather_graph
-from higsfa.graphs.label import CodeGraph
+from higsfa.graphs.label import CodeGraph, adds, gather_graph
 from higsfa.graphs.recipes import ClusteredGraph, EdgeGraph, GraphRecipe, SequenceGraph, WindowGraph, _terms
 from higsfa.training.choice import MAX_SAMPLES, Half
 from higsfa.training.gather import NodeData

@@ -20,7 +20,7 @@ from higsfa.estimators.validation import (
     working_dtype,
 )
 from higsfa.graphs import GraphRecipe, LabelGraph, UniformGraph, as_recipe, check_weights
-from higsfa.graphs.additive import summation, why_not_additive
+from higsfa.graphs.label import summation, why_not_additive
 from higsfa.graphs.recipes import _terms
 from higsfa.training.budget import parse_memory
 from higsfa.training.federated import LayerStatistics, Progress

@@ -24,7 +24,7 @@ from higsfa.graphs import (
     as_recipe,
     check_weights,
 )
-from higsfa.graphs.additive import gather_graph, why_not_additive
+from higsfa.graphs.label import gather_graph, why_not_additive
 from higsfa.graphs.recipes import _terms, kinds_taken
 from higsfa.training.statistics import GraphStatistics, Origin, Statistics
 

@@ -17,8 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from higsfa.core.graph.kinds import holds_classes
-from higsfa.core.graph.labels import label_names, missing, numeric, pick_label
+from higsfa.core.graph.labels import holds_classes, label_names, missing, numeric, pick_label
 from higsfa.estimators.gaussian import GaussianClasses
 from higsfa.estimators.label_task import (
     Task,

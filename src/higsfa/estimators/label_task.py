@@ -13,8 +13,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import check_cv
 from sklearn.utils.validation import has_fit_parameter
 
-from higsfa.core.graph.kinds import read_kinds
-from higsfa.core.graph.labels import missing, numeric
+from higsfa.core.graph.labels import missing, numeric, read_kinds
 from higsfa.estimators.choice import divide
 from higsfa.estimators.gaussian import (
     GaussianClasses,

@@ -17,8 +17,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
 from higsfa.core.expansion.expansion import Expansion
-from higsfa.core.graph.kinds import KINDS
-from higsfa.core.graph.labels import as_labels, label_names
+from higsfa.core.graph.labels import KINDS, as_labels, label_names
 from higsfa.core.sums.accumulate import PILOT
 from higsfa.graphs import AutoGraph, GraphSum, SequenceGraph, as_recipe, check_weights
 from higsfa.training.sources import Array, MappedFile, Source, as_source, collected, is_chunked

@@ -18,9 +18,9 @@ from higsfa.core.node.solve import AUTO
 from higsfa.evaluation.schema import Number, Record, Text, Whole, checked, read_json
 from higsfa.experiments.config import Config, FileData, GraphPart
 from higsfa.experiments.data import Samples, read_data
-from higsfa.experiments.groups import standard_error
 from higsfa.experiments.interface import ExperimentError, in_one_line, named, with_values
 from higsfa.experiments.methods import auto_parts, make_network
+from higsfa.experiments.score import standard_error
 from higsfa.experiments.split import Label
 
 AS_GIVEN = "as given"

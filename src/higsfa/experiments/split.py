@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa import sources
-from higsfa.core.graph.kinds import CATEGORICAL, NUMERIC, kind_of
-from higsfa.core.graph.labels import encode_classes, missing, numeric
+from higsfa.core.graph.labels import CATEGORICAL, NUMERIC, encode_classes, kind_of, missing, numeric
 from higsfa.evaluation import protocols
 from higsfa.evaluation.schema import LARGEST
 from higsfa.experiments.config import Config, DataTable, FileData, LabelTable

@@ -12,8 +12,16 @@ from sklearn.base import BaseEstimator
 
 from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
-from higsfa.core.graph.kinds import KINDS, holds_classes, read_kinds
-from higsfa.core.graph.labels import as_labels, encode_classes, label_names, numeric, pick_label
+from higsfa.core.graph.labels import (
+    KINDS,
+    as_labels,
+    encode_classes,
+    holds_classes,
+    label_names,
+    numeric,
+    pick_label,
+    read_kinds,
+)
 from higsfa.training.statistics import Origin
 
 
@@ -317,7 +325,7 @@ class EdgeGraph(GraphRecipe):
 class AutoGraph(GraphRecipe):
     """Clustered for each label that names classes, else serial.
 
-    :mod:`higsfa.core.graph.kinds` has the rule; `label_kinds` of estimators overrules it.
+    :mod:`higsfa.core.graph.labels` has the rule; `label_kinds` of estimators overrules it.
     """
 
     def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:

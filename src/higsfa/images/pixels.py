@@ -1,4 +1,4 @@
-"""Grey values: their range in each dtype, and equal brightness and contrast in all pictures."""
+"""Pixels: the range of each dtype, equal brightness and contrast in all pictures, and oriented edges."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
+
+from higsfa.core.edges import Edges
 
 MODES = ("L", "RGB", "I;16", "F")  # of PIL images whose numbers are grey values, not indices or transparency
 LEAST_DEVIATION = 1e-6  # a window with a smaller standard deviation counts as constant
@@ -119,3 +121,42 @@ def normalize_contrast(
         gain, offset = (values.astype(work).reshape(-1, *[1] * (batch.ndim - 1)) for values in (gain, offset))
         out[part] = stored(batch[part] * gain + offset, images.dtype, clip)
     return out.reshape(images.shape)
+
+
+def oriented_edges(images: ArrayLike, cell: int = 4, directions: int = 12) -> NDArray[np.float32]:
+    """Strength of edges in each direction, in each cell of pictures.
+
+    What :class:`higsfa.OrientedEdges` computes, without anything to fit. Networks do it by themselves, see the
+    parameter `front` of :class:`higsfa.HiGSFA`.
+
+    Parameters
+    ----------
+    images : array of shape (n, height, width) or (n, height, width, channels)
+        Integers, or floats from 0 to 1. Pictures that do not divide into cells are continued at their borders.
+    cell : int, default=4
+        Side of a cell in pixels.
+    directions : int, default=12
+        Directions from dark to bright around the circle: channel 0 is brighter to the right, the next turn clockwise.
+
+    Returns
+    -------
+    array of float32, of shape (n, height / cell, width / cell, directions + channels)
+        The last channels are the mean brightness, relative to the picture, and how far colours differ from it.
+
+    Examples
+    --------
+    >>> brighter_to_the_right = np.tile(np.linspace(0, 1, 64), (5, 64, 1))
+    >>> edges = oriented_edges(brighter_to_the_right)
+    >>> edges.shape, int(edges[0, 8, 8, :12].argmax())
+    ((5, 16, 16, 13), 0)
+    """
+    images = np.asarray(images)
+    for name, value in (("cell", cell), ("directions", directions)):
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name}={value!r} must be an integer of at least 1")
+    if images.ndim not in (3, 4) or 0 in images.shape[1:]:
+        raise ValueError(
+            f"images must have shape (n, height, width) or (n, height, width, channels), got {images.shape}"
+        )
+    black, white = check_range(images)
+    return Edges(images.shape[1:], int(cell), int(directions), black, white)(images)

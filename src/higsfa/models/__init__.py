@@ -20,7 +20,7 @@ from higsfa.estimators import GSFA, HGSFA, HSFA, IGSFA, ISFA, SFA, HiGSFA, HiSFA
 from higsfa.estimators.label_head import LabelRegressor
 from higsfa.io import container, open_regular, write_atomically
 from higsfa.io.container import Arrays, Few, ModelFileError, Record, Tensors, Text, refuse
-from higsfa.models import heads, networks, statistics
+from higsfa.models import fitted, statistics
 from higsfa.training.federated import LayerStatistics
 from higsfa.training.statistics import ClassStatistics, LabelStatistics, SequenceStatistics
 
@@ -36,7 +36,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, a label head, a Pipeline of those, or statistics_
+    estimator : SFA, GSFA, ISFA, IGSFA, HSFA, HGSFA, HiSFA, HiGSFA, a label head, a Pipeline of those, or `statistics_`
         Statistics are those that add (of SFA, of classes, of a LabelGraph): load them elsewhere, and go on with
         `fit_from_statistics` and `partial_fit`. What `layer_statistics` of a network gives can be saved, too. An
         estimator must be fitted. Saved are all constructor parameters and what `transform`, `inverse_transform` and
@@ -145,7 +145,7 @@ def _from_protocol_1(header: dict[str, Any]) -> dict[str, Any]:
     """A LabelHead had `regularization`, one number for all labels, which was not chosen; networks had no front end."""
     for model in _with_parameters(header):
         if model.get("kind") == "LabelHead":
-            heads.upgrade_regularization(model)
+            fitted.upgrade_regularization(model)
         elif "trained" in model:
             model.setdefault("front", None)
         elif "n_inputs" in model:
@@ -215,9 +215,9 @@ class Kind(NamedTuple):
     unpack: Callable[[type, Any, Tensors, str], Any]
 
 
-_NODE = Kind(networks.SingleRecord, networks.pack_single, networks.unpack_single)
-_NETWORK = Kind(networks.NetworkRecord, networks.pack_network, networks.unpack_network)
-_HEAD = Kind(heads.HeadRecord, heads.pack_head, heads.unpack_head)
+_NODE = Kind(fitted.SingleRecord, fitted.pack_single, fitted.unpack_single)
+_NETWORK = Kind(fitted.NetworkRecord, fitted.pack_network, fitted.unpack_network)
+_HEAD = Kind(fitted.HeadRecord, fitted.pack_head, fitted.unpack_head)
 ESTIMATORS: dict[type, Kind] = {
     **dict.fromkeys((SFA, GSFA, ISFA, IGSFA), _NODE),
     **dict.fromkeys((HSFA, HGSFA, HiSFA, HiGSFA), _NETWORK),

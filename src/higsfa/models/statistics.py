@@ -195,3 +195,26 @@ def _unpack_graph(tensors: Tensors, prefix: str) -> tuple[NDArray[Any], NDArray[
     if np.any(np.diag(moments) < 0):
         refuse("moments of label functions must not be negative")
     return moments, deltas
+
+
+class SumsNotSaved(ClassStatistics):
+    """Stands for the sums of a loaded model, which are not in its file."""
+
+    message = (
+        "a model that was loaded from a file has no statistics_: they are not saved, so partial_fit cannot continue "
+        "it; call fit to train it again"
+    )
+
+    def __init__(self) -> None:
+        pass
+
+    def __add__(self, other: object) -> Any:
+        raise ValueError(self.message)
+
+    __radd__ = __add__
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(self.message)
+
+    def __repr__(self) -> str:
+        return "<statistics that were not saved>"

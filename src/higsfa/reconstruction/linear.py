@@ -128,7 +128,7 @@ class LinearReconstruction(BaseEstimator):
         ----------
         Y : array, memmap or source of shape (n_samples, n_features)
             Features.
-        images : array, memmap or source of shape (n_samples, *image_shape)
+        images : array, memmap or source of shape (n_samples, ...)
             What they were extracted from: images, or rows of pixels. Read once, block by block.
 
         Returns
@@ -169,7 +169,7 @@ class LinearReconstruction(BaseEstimator):
 
         Returns
         -------
-        array of shape (n_samples, *image_shape)
+        array of shape (n_samples, ...)
             float32 for float32 features, else float64.
         """
         check_is_fitted(self, "components_")

@@ -68,7 +68,7 @@ def morph(
 
     Returns
     -------
-    array of shape (n_values, *input_shape)
+    array of shape (n_values, ...)
         In the dtype of the photograph; integers are rounded and clipped to their range.
 
     Notes

@@ -132,7 +132,7 @@ class Refinement:
 
     Attributes
     ----------
-    images : array of shape (n_samples, *input_shape)
+    images : array of shape (n_samples, ...)
     feature_error_before, feature_error : arrays of shape (n_samples,)
         Root mean square over the features of (feature of the image - wanted feature) / scale, of the start and now.
     reconstruction_error_before, reconstruction_error : arrays of shape (n_samples,), or None

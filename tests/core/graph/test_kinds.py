@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from higsfa.core.graph.kinds import holds_classes, kind_of, read_kinds
-from higsfa.core.graph.labels import find_classes
+from higsfa.core.graph.labels import find_classes, holds_classes, kind_of, read_kinds
 
 RNG = np.random.default_rng(0)
 # How often the 43 signs occur in the training set of a well-known benchmark of traffic signs, in tens.

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 from higsfa.core.graph import labels
-from higsfa.core.graph.kinds import holds_classes
 from higsfa.core.graph.labels import (
     as_labels,
     encode_classes,
     find_classes,
+    holds_classes,
     label_names,
     missing,
     numeric,

@@ -47,8 +47,8 @@ def map(source: Any, function: Batch) -> Source:
     ----------
     source : source, or anything that :func:`as_source` accepts
     function : callable
-        Takes a batch (n, *shape), which it must not change, and returns (n, ...). What it returns for a sample must not
-        depend on the other samples of the batch. It is called with the first sample to find the shape and dtype.
+        Takes a batch ``(n, *shape)``, which it must not change, and returns (n, ...). What it returns for a sample must
+        not depend on the other samples of the batch. It is called with the first sample to find the shape and dtype.
     """
     source = as_source(source)
     if len(source) == 0:
