@@ -69,6 +69,7 @@ def test_defaults_of_other_tables_are_those_of_the_manual():
     }
     assert tables["head"] == {
         **{"n_used_features": "cv", "n_classes": {}, "integer": [], "covariance": "auto", "cv": 5, "candidates": None},
+        "mirror": "auto",
     }
     assert tables["protocol"] == {
         **{"kind": "split", "test_share": 0.2, "repeats": 1, "by_person": False, "n_persons": 2000, "sizes": None},
@@ -85,6 +86,8 @@ LIMITS = [
     ("toy", "data.n_train", [1, MILLIONS], [0, MILLIONS + 1]),
     ("toy", "data.seed", [0, 2**31 - 1], [-1, 2**31]),
     ("toy", "data.max_samples", [1], [0]),
+    ("toy", "network.width", [0.1, 10], [0, -1, 10.5, float("nan")]),
+    ("toy", "head.mirror", ["auto", True, False], ["both", 2]),
     ("toy", "data.labels", [["a"], ["a"] * 100, ["x" * 200]], [[], ["a"] * 101, [""], ["x" * 201]]),
     ("faces", "data.size", [16, 512], [15, 513]),
     ("faces", "data.images_per_person", [1, 1000], [0, 1001]),
