@@ -326,3 +326,32 @@ def test_the_explorer_of_a_run_shows_its_test_pictures_and_their_labels(run, rea
         assert face["annotated"]["gender"] == real.labels["gender"][sample]
         assert float(face["annotated"]["age"]) == pytest.approx(real.labels["age"][sample], rel=1e-3)
     assert f"<title>Explore: {TITLE.replace('&', '&amp;').replace('<b>', '&lt;b&gt;')}</title>" in text
+
+
+def test_tune_leaves_a_config_that_train_takes_as_it_is(quickly, tmp_path):
+    options = ("--only", "width", "--vary", "network.layer_params.shrinkage=[0.1]", "--candidates", "3", "--jobs", "1")
+    out, err = higsfa("tune", quickly, "--out", tmp_path / "tuned", *options)
+    assert "3 candidates in" in out
+    assert "as given" in out
+    assert "age MAE" in out
+    assert "gender rate" in out
+    assert f"higsfa train {tmp_path / 'tuned' / 'best.toml'} --out RUN" in out
+    assert "train on" in err
+    higsfa("train", tmp_path / "tuned" / "best.toml", "--out", tmp_path / "run")
+    assert (tmp_path / "run" / "metrics.json").is_file()
+    assert "--resume" in refused("tune", quickly, "--out", tmp_path / "tuned", *options)
+    again = json.loads(higsfa("tune", quickly, "--out", tmp_path / "tuned", *options, "--resume", "--json")[0])
+    assert len({done["candidate"] for done in again["results"]}) == 3
+    assert again["config"] == str(tmp_path / "tuned" / "best.toml")
+    assert again["best"]["error"] == min(d["error"] for d in again["results"] if d["rung"] == again["best"]["rung"])
+
+
+def test_tune_tells_wrong_options_in_one_line(quickly, tmp_path):
+    out = tmp_path / "tuned"
+    assert "no setting 'depth'" in refused("tune", quickly, "--out", out, "--only", "depth")
+    assert "--vary network.width: write it as KEY=VALUE" in refused(
+        "tune", quickly, "--out", out, "--vary", "network.width"
+    )
+    assert "needs a list of values" in refused("tune", quickly, "--out", out, "--vary", "network.width=2")
+    assert "--minutes" in refused("tune", quickly, "--out", out, "--minutes", "0")
+    assert not out.exists()

@@ -1,4 +1,4 @@
-"""Training that is interrupted says how to go on, and goes on to the same model."""
+"""Training and searching say how to go on when they are interrupted, and go on to the same model."""
 
 import signal
 
@@ -7,9 +7,9 @@ from cli.commands import higsfa, started
 SLOWER = ("--set", "distortion={copies=30, supervised_copies=30}")
 
 
-def interrupt(arguments, moment, number):
+def interrupt(arguments, moment, number, command="train"):
     """Send a signal when a stage begins; returns the last line on stderr."""
-    process = started("train", *arguments)
+    process = started(command, *arguments)
     seen = ""
     while moment not in seen:
         line = process.stderr.readline()
@@ -37,3 +37,13 @@ def test_a_run_that_is_interrupted_twice_ends_in_the_same_model(quickly, tmp_pat
     higsfa("train", quickly, "--out", whole, *SLOWER)
     for name in ("model.higsfa", "head.higsfa", "predictions.csv"):
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_search_that_is_interrupted_ends_in_the_same_config(quickly, tmp_path):
+    folder, whole = tmp_path / "tuned", tmp_path / "whole"
+    options = ("--only", "width", "--candidates", "3", "--jobs", "1")
+    line = interrupt((quickly, "--out", folder, *options), "candidate 2 of 3", signal.SIGINT, "tune")
+    assert line.endswith("--resume")
+    higsfa("tune", quickly, "--out", folder, *options, "--resume")
+    higsfa("tune", quickly, "--out", whole, *options)
+    assert (folder / "best.toml").read_bytes() == (whole / "best.toml").read_bytes()

@@ -12,7 +12,19 @@ from higsfa import __version__
 from higsfa.cli import terminal as errors
 from higsfa.experiments import ExperimentError
 
-COMMANDS = ["demo", "train", "evaluate", "compare", "configs", "info", "transform", "predict", "reconstruct", "morph"]
+COMMANDS = [
+    "demo",
+    "train",
+    "tune",
+    "evaluate",
+    "compare",
+    "configs",
+    "info",
+    "transform",
+    "predict",
+    "reconstruct",
+    "morph",
+]
 COMMANDS += ["report", "explore"]
 
 

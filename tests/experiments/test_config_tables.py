@@ -8,7 +8,7 @@ import pytest
 from higsfa import HGSFA, HiGSFA, LabelHead, Layer, graphs, presets
 from higsfa.experiments import ExperimentError, Run, config, interface, load_config, train
 from higsfa.experiments.interface import checked
-from higsfa.experiments.methods import make_graph, make_network
+from higsfa.experiments.methods import Features, make_graph, make_network
 from higsfa.experiments.score import fit_head
 from higsfa.experiments.split import Label
 from higsfa.images import Distortion, oriented_edges
@@ -28,10 +28,10 @@ def test_every_parameter_of_an_estimator_is_a_key_or_left_out_by_name():
     assert keys(config.DistortionTable) == names(Distortion) | {"copies", "supervised_copies"}
     # Graph, kinds and shape come from other tables, the engine from an option, and a run shows its progress itself.
     elsewhere = {"graph", "label_kinds", "input_shape", "engine", "verbose"}
-    own = {"preset", "kind", "n_components", "expansion", "layer_params", "delta_threshold", "dtype"}
+    own = {"preset", "kind", "n_components", "width", "expansion", "layer_params", "delta_threshold", "dtype"}
     for network in (HiGSFA, HGSFA):
         assert keys(config.NetworkTable) == names(network) - elsewhere | own
-    assert keys(config.HeadTable) == names(LabelHead) - {"regressor", "label_kinds"}
+    assert keys(config.HeadTable) == names(LabelHead) - {"regressor", "label_kinds"} | {"mirror"}
     assert "n_used_features" in keys(config.ComparisonTable)
 
 
@@ -88,7 +88,8 @@ def test_keys_of_networks_and_heads_reach_them(tmp_path):
     assert network_of({"spill": str(tmp_path)}).spill == str(tmp_path)
     tables = {**DIGITS, "head": {"covariance": 0.5, "cv": 3, "candidates": [1, 2]}}
     rng = np.random.default_rng(0)
-    features = type("Features", (), {"labels": [Label("digit", False, None)], "supervised": rng.normal(size=(60, 4))})
+    Y = rng.normal(size=(60, 4))
+    features = Features([Label("digit", False, None)], Y, Y)
     samples = type("Samples", (), {"labels": {"digit": np.arange(60) % 3}, "groups": np.arange(60)})
     head = fit_head(checked(tables, "test"), features, samples, "cv")
     assert (head.covariance, head.cv, list(head.candidates)) == (0.5, 3, [1, 2])

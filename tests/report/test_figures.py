@@ -127,7 +127,7 @@ def test_confusions_have_true_classes_as_rows_and_estimates_as_columns(real, run
     np.testing.assert_allclose(alpha, 0.05 + 0.6 * shares)
     assert axes.yaxis_inverted()
     classes = sorted(set(RACES) if name == "race" else "FM")
-    shortened = [text if len(text) <= 12 else text[:11] + "…" for text in classes]
+    shortened = [text if len(text) <= 16 else text[:15] + "…" for text in classes]
     assert [text.get_text() for text in axes.get_xticklabels()] == shortened
     assert [text.get_text() for text in axes.get_yticklabels()] == shortened
     assert (axes.get_xlabel(), axes.get_ylabel()) == (f"estimated {name}", f"true {name}")

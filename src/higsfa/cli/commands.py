@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from inspect import getdoc
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from higsfa.cli import terminal
-from higsfa.cli.terminal import Cropped, DataFolder, Eyes, Force, Json, Page, Pictures, RunFolder, WrongUsage
+from higsfa.cli.terminal import Changes, Cropped, DataFolder, Eyes, Force, Json, Page, Pictures, RunFolder, WrongUsage
 
 EXPERIMENTS, NEW, PAGES = "Experiments", "New pictures", "Pages"
 MAX_SHOWN = 32  # most pictures on one sheet
@@ -92,9 +92,7 @@ def train(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder for the results.")],
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     force: Force = False,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the config; repeatable.")
-    ] = None,
+    changes: Changes = None,
     data: DataFolder = None,
     dask: Annotated[
         str | None, typer.Option("--dask", metavar="ADDRESS", help="Train on the workers of this Dask scheduler.")
@@ -103,17 +101,11 @@ def train(
     json: Json = False,
 ) -> None:
     """Train and test what a config describes; all results go to one folder."""
-    if resume and force:
-        raise WrongUsage("--resume continues a run and --force deletes it: give one of them")
-    changed = dict(terminal.change(text) for text in changes or [])
-    from higsfa import experiments
-
-    experiment = experiments.load_config(config)
-    if data is not None:
-        experiment = experiments.with_paths(experiment, terminal.existing(data, "folder"))
-    experiment = experiments.with_values(experiment, changed)
+    experiment = _experiment(config, data, changes, resume, force)
     if not resume:
         terminal.free_folder(out, force, "continue it with --resume, ")
+    from higsfa import experiments
+
     with terminal.stages() as progress:
         run = experiments.train(
             experiment, out, resume=resume, overwrite=force, dask=dask, n_jobs=jobs, progress=progress
@@ -121,6 +113,74 @@ def train(
     if not json:
         terminal.metrics_tables(run.metrics)
     terminal.answer(json, run.metrics, f"Written to {out}. Look at it with: higsfa report {out}")
+
+
+def _experiment(config: str, data: Path | None, changes: list[str] | None, resume: bool, force: bool) -> Any:
+    """The config as a command was given it."""
+    if resume and force:
+        raise WrongUsage("--resume continues what was begun and --force deletes it: give one of them")
+    changed = dict(terminal.change(text) for text in changes or [])
+    from higsfa import experiments
+
+    experiment = experiments.load_config(config)
+    if data is not None:
+        experiment = experiments.with_paths(experiment, terminal.existing(data, "folder"))
+    return experiments.with_values(experiment, changed)
+
+
+@command(
+    EXPERIMENTS,
+    "tune my.toml --out tuned --minutes 60",
+    "tune my.toml --out tuned --only shrinkage,copies",
+    "tune my.toml --out tuned --vary network.delta_threshold=[1.9,1.96]",
+    "train tuned/best.toml --out runs/mine",
+)
+def tune(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A .toml file, or a name that higsfa configs lists.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the results.")],
+    minutes: Annotated[float, typer.Option("--minutes", metavar="N", help="Time on the clock.")] = 30.0,
+    candidates: Annotated[int, typer.Option("--candidates", metavar="N", help="Try at most so many.")] = 27,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="NAMES", help="Settings to choose, such as shrinkage,copies.")
+    ] = None,
+    vary: Annotated[
+        list[str] | None, typer.Option("--vary", metavar="KEY=VALUES", help="Also try values of a key; repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the split and the candidates.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted search.")] = False,
+    force: Force = False,
+    changes: Changes = None,
+    data: DataFolder = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", metavar="N", help="Threads; all by default.")] = None,
+    json: Json = False,
+) -> None:
+    """Choose settings on a held-out part of the training data; the best becomes a config for train."""
+    experiment = _experiment(config, data, changes, resume, force)
+    varied = dict(terminal.change(text, "--vary", "network.delta_threshold=[1.9,1.96]") for text in vary or [])
+    names = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    if not resume:
+        terminal.free_folder(out, force, "continue it with --resume, ")
+    from higsfa import experiments
+
+    with terminal.stages() as progress:
+        found = experiments.tune(
+            experiment,
+            out,
+            minutes=minutes,
+            n_candidates=candidates,
+            only=names,
+            vary=varied,
+            seed=seed,
+            resume=resume,
+            overwrite=force,
+            n_jobs=jobs,
+            progress=progress,
+        )
+    if not json:
+        terminal.tuning_table(found)
+    line = f"The best is in {out / 'best.toml'}. Train it with: higsfa train {out / 'best.toml'} --out RUN"
+    chosen = {"best": found.best, "config": out / "best.toml", "seconds": found.seconds, "results": found.results}
+    terminal.answer(json, chosen, line)
 
 
 @command(EXPERIMENTS, "evaluate runs/mine", "evaluate runs/mine --data /media/disk/pictures")

@@ -37,7 +37,12 @@ DataFolder = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="Where the data of the config are on this machine.")
 ]
 
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value of the config; repeatable.")
+]
+
 WRONG_USAGE, FAILURE = 2, 1
+MAX_RANKED = 10  # candidates of a search that are shown
 MAX_VALUES = 64  # most label values of one morph
 FACE_LABELS = frozenset(("age", "gender", "sex", "race", "ethnicity"))
 NOTE = "note: estimates are statistical guesses about pictures, not facts about people; for research only, "
@@ -74,8 +79,8 @@ def explain(error: BaseException, arguments: Sequence[str]) -> tuple[str, int]:
         how = "interrupted" if error.args[0] == signal.SIGINT else "ended by a signal"
         again = shlex.join([argument for argument in arguments if argument not in ("--resume", "--force")])
         kept = f"what is finished was kept. Continue with: higsfa {again} --resume"
-        is_train = arguments[:1] == ["train"]
-        return f"{how}; {kept if is_train else 'nothing was left half written'}", 128 + error.args[0]
+        goes_on = arguments[:1] in (["train"], ["tune"])
+        return f"{how}; {kept if goes_on else 'nothing was left half written'}", 128 + error.args[0]
     if hasattr(error, "format_message"):  # an error of the parser
         context = getattr(error, "ctx", None)
         command = "higsfa" if context is None else context.command_path
@@ -94,7 +99,10 @@ def _failure(error: BaseException) -> tuple[str, int]:
     behind: BaseException | None = error
     while behind is not None:
         if isinstance(behind, OSError) and behind.errno in FULL:
-            return "the disk is full: free some space, then run the same command again (train: with --resume)", FAILURE
+            return (
+                "the disk is full: free some space, then run the same command again (train and tune: with --resume)",
+                FAILURE,
+            )
         behind = behind.__cause__
     if isinstance(error, ExperimentError):
         damaged = isinstance(error.__cause__, ImageFileError | ModelFileError | MemoryError)
@@ -147,11 +155,11 @@ def opened_run(path: Path, data: Path | None = None, progress: Any = None) -> An
     return Run(path, data_folder=data, progress=progress)
 
 
-def change(text: str) -> tuple[str, Any]:
+def change(text: str, option: str = "--set", example: str = "network.n_components=80") -> tuple[str, Any]:
     """A key and a value from KEY=VALUE; the value as TOML has it, else as text."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise WrongUsage(f"--set {text}: write it as KEY=VALUE, such as network.n_components=80")
+        raise WrongUsage(f"{option} {text}: write it as KEY=VALUE, such as {example}")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
@@ -280,6 +288,37 @@ def metrics_tables(metrics: Mapping[str, Any]) -> None:
         table(columns, held, title, bold_first=True)
     for warning in metrics.get("warnings") or []:
         say(f"warning: {one_line(str(warning))}", stderr=True)
+
+
+def tuning_table(found: Any) -> None:
+    """Candidates by their errors, each on the most samples that it was trained on; also the config as given."""
+    most: dict[int, Mapping[str, Any]] = {}
+    for done in found.results:
+        if done["error"] is not None and done["rung"] >= most.get(done["candidate"], done)["rung"]:
+            most[done["candidate"]] = done
+    most[found.best["candidate"]] = found.best  # as it was compared with others
+    ranked = sorted(
+        most.values(), key=lambda done: (done["candidate"] != found.best["candidate"], -done["rung"], done["error"])
+    )
+    shown = [done for place, done in enumerate(ranked) if place < MAX_RANKED or done["candidate"] == 0]
+    scores = [(name, key) for name, by_key in ranked[0]["scores"].items() for key in by_key if key != "rmse"]
+    columns = [
+        "candidate",
+        "samples",
+        "error",
+        *(f"{name} {key.upper() if key == 'mae' else key}" for name, key in scores),
+    ]
+    rows = []
+    for done in shown:
+        text = ", ".join(f"{name} {value}" for name, value in done["settings"].items()) or "as given"
+        values = [(done["scores"][name][key], key) for name, key in scores]
+        cells = [f"{100 * value:.2f} %" if key == "rate" else f"{value:.2f}" for value, key in values]
+        error = f"{done['error']:.3f} ± {done['se'] or 0:.3f}"
+        rows.append([text, f"{done['n_train']:,}", error, *cells, f"{done['seconds']:.1f}"])
+    failed = sum(done["error"] is None for done in found.results)
+    tried = f"{len({done['candidate'] for done in found.results})} candidates in {found.seconds / 60:.1f} minutes"
+    title = f"{tried}{f', {failed} of them failed' if failed else ''}; errors on held-out training samples, 1 is chance"
+    table([*columns, "s"], rows, title, bold_first=True)
 
 
 def _number(value: Any, form: str) -> str:

@@ -17,6 +17,7 @@ from higsfa.experiments.interface import (
     with_values,
 )
 from higsfa.experiments.run import train
+from higsfa.experiments.tuning import Tuned, tune
 from higsfa.experiments.use import Run, compare
 
 __all__ = [
@@ -24,10 +25,12 @@ __all__ = [
     "ExperimentError",
     "Progress",
     "Run",
+    "Tuned",
     "compare",
     "load_config",
     "shipped_configs",
     "train",
+    "tune",
     "with_paths",
     "with_values",
 ]

@@ -306,6 +306,7 @@ class NetworkTable(Table):
     preset: Literal["pyramid", "single", "photographs", PaperPreset] = "pyramid"
     kind: Literal["HiGSFA", "HGSFA"] = "HiGSFA"
     n_components: Annotated[int, Field(ge=1, le=10_000)] = 60
+    width: Annotated[float, Field(gt=0, le=10)] = 1.0  # factor of the features of all layers below the top
     expansion: Text = "identity | power0.8"
     layers: list[LayerTable] | None = Field(default=None, min_length=1, max_length=100)
     layer_params: EveryLayerTable = EveryLayerTable()
@@ -330,6 +331,8 @@ class HeadTable(Table):
     n_classes: dict[Name, Annotated[int, Field(ge=2, le=10_000)]] = {}
     integer: list[Name] = []
     n_used_features: ByLabel = "cv"
+    mirror: bool | Literal["auto"] = "auto"
+    """Whether labels are estimated from means over mirror images; "auto": if copies are mirrored."""
 
 
 class ProtocolTable(Table):
@@ -393,6 +396,13 @@ class Config(Table):
     @property
     def is_hgsfa(self) -> bool:
         return self.network.kind == "HGSFA" or self.network.preset == "hgsfa_g3"
+
+    @property
+    def averages_mirror_images(self) -> bool:
+        """Whether labels are estimated from the mean features of a picture and its mirror image."""
+        if self.head.mirror == "auto":
+            return self.distortion is not None and bool(getattr(self.distortion, "mirror"))  # noqa: B009  of Distortion
+        return self.head.mirror
 
     def plain(self) -> dict[str, Any]:
         """All values but None, as JSON has them."""

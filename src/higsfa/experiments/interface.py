@@ -184,11 +184,15 @@ def _parsed(text: str, name: str) -> dict[str, Any]:
 
 
 def _renamed(tables: dict[str, Any]) -> dict[str, Any]:
-    """The same tables with today's names of keys."""
+    """The tables of a run with today's names of keys."""
     for name, table in tables.items():
         if isinstance(table, dict) and name in Config.model_fields:
             known = {key for model in _tables(Config.model_fields[name].annotation) for key in model.model_fields}
             tables[name] = {RENAMED[key] if RENAMED.get(key) in known else key: table[key] for key in table}
+    # Heads of runs whose file does not say so were trained without mirror images.
+    head = tables.setdefault("head", {})
+    if isinstance(head, dict):
+        head.setdefault("mirror", False)
     return tables
 
 

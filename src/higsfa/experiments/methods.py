@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +19,7 @@ from higsfa.core.graph.labels import encode_classes, missing
 from higsfa.experiments.config import RECIPES, Config, GraphPart
 from higsfa.experiments.data import BLOCK_VALUES
 from higsfa.experiments.interface import Counted, ExperimentError, Log, in_one_line
-from higsfa.experiments.split import Label, Sets
+from higsfa.experiments.split import Label, Sets, features_of
 from higsfa.graphs import GraphRecipe, GraphSum
 from higsfa.sources import Source
 from higsfa.training.sources import blocks, evenly_spread
@@ -66,11 +67,13 @@ def methods_of(config: Config) -> list[Method]:
     return methods
 
 
+def auto_parts(labels: list[Label]) -> list[GraphPart]:
+    return [GraphPart(kind="serial" if label.is_numeric else "clustered", label=label.name) for label in labels]
+
+
 def make_graph(config: Config, labels: list[Label]) -> GraphRecipe:
     """The recipe; "auto" is serial for numeric labels, clustered for categorical ones, and their sum for several."""
-    parts = config.graph.parts
-    if isinstance(parts, str):
-        parts = [GraphPart(kind="serial" if label.is_numeric else "clustered", label=label.name) for label in labels]
+    parts = auto_parts(labels) if isinstance(config.graph.parts, str) else config.graph.parts
     is_numeric = {label.name: label.is_numeric for label in labels}
     for part in parts:
         if part.label is not None and part.label not in is_numeric:
@@ -115,6 +118,9 @@ def make_network(
             layer.set_params(**table.layer_params.model_dump(exclude_none=True))
             if threshold is not None and layer.n_slow is None:
                 layer.delta_threshold = threshold
+        for layer in network.layers[:-1]:
+            slow = layer.n_slow if isinstance(layer.n_slow, int) else 1
+            layer.n_components = max(1, slow, round(table.width * layer.n_components))
         network.estimate_cost(2, input_shape=shape)
     return network
 
@@ -160,6 +166,12 @@ class Features(NamedTuple):
     labels: list[Label]
     supervised: NDArray[Any]
     test: NDArray[Any]
+    means: tuple[NDArray[Any], NDArray[Any]] | None = None  # of both sets, with those of mirror images
+
+    @property
+    def of_head(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """What labels are learned and estimated from."""
+        return (self.supervised, self.test) if self.means is None else self.means
 
 
 class Extracted(NamedTuple):
@@ -175,6 +187,7 @@ def extract(
     if method.network is None:
         return _linear(method, config, labels, sets, log, what)
     start, source, n = time.perf_counter(), sets.network.source, len(sets.network)
+    mirror = config.averages_mirror_images
     network = make_network(
         config,
         labels,
@@ -192,12 +205,13 @@ def extract(
         network.fit(counted, sets.network.labels, checkpoint=checkpoint).set_params(engine="threads")
         fitted = time.perf_counter()
         log.stage(f"{what}: features of {len(sets.supervised):,} training samples")
-        supervised = network.transform(sets.supervised.source)
+        supervised = features_of(network.transform, sets.supervised.source, mirror)
         log.stage(f"{what}: features of {len(sets.test):,} test samples")
         testing = time.perf_counter()
-        test = network.transform(sets.test.source)
+        test = features_of(network.transform, sets.test.source, mirror)
     seconds = {"fit": fitted - start, "transform": time.perf_counter() - testing}
-    return Extracted([Features(labels, supervised, test)], network, seconds)
+    (own, own_mean), (other, other_mean) = supervised, test
+    return Extracted([Features(labels, own, other, (own_mean, other_mean))], network, seconds)
 
 
 def _linear(method: Method, config: Config, labels: list[Label], sets: Sets, log: Log, what: str) -> Extracted:
@@ -209,15 +223,19 @@ def _linear(method: Method, config: Config, labels: list[Label], sets: Sets, log
         most = make_network(config, labels, source.shape).layers[-1].n_components
         pca = PCA(min(most, n_pixels, len(rows) - 1), svd_solver="auto", random_state=0)
         pca.fit(source.take(rows).reshape(len(rows), -1).astype(np.float32))
-        supervised = _projected(pca, sets.supervised.source)
+        projected, mirror = partial(_projected, pca), config.averages_mirror_images
+        supervised = features_of(projected, sets.supervised.source, mirror)
         maps: list[tuple[list[Label], Callable[[NDArray[Any]], NDArray[Any]]]] = [(labels, lambda Y: Y)]
         if method.key == "lda":
             known = sets.supervised.labels
-            maps = [([label], _discriminants(supervised, known[label.name], label)) for label in labels]
+            maps = [([label], _discriminants(supervised[1], known[label.name], label)) for label in labels]
         fitted = time.perf_counter()
         log.stage(f"{what}: features of {len(sets.test):,} test samples")
-        test = _projected(pca, sets.test.source)
-        features = [Features(some, mapped(supervised), mapped(test)) for some, mapped in maps]
+        test = features_of(projected, sets.test.source, mirror)
+        features = []
+        for some, mapped in maps:
+            (own, own_mean), (other, other_mean) = (tuple(map(mapped, pair)) for pair in (supervised, test))
+            features.append(Features(some, own, other, (own_mean, other_mean)))
     return Extracted(features, None, {"fit": fitted - start, "transform": time.perf_counter() - fitted})
 
 

@@ -23,13 +23,13 @@ import numpy as np
 import tomli_w
 from numpy.typing import NDArray
 
-from higsfa import __version__
+from higsfa import LabelHead, __version__
 from higsfa.core.graph.labels import ALIKE
 from higsfa.evaluation.schema import FORMAT, MAX_NPZ, Metrics, guarded, to_json
 from higsfa.experiments import interface, score
 from higsfa.experiments.config import Config
 from higsfa.experiments.interface import ExperimentError, Log, Progress, Silent, in_one_line
-from higsfa.experiments.methods import Method, extract, layer_records, make_network, methods_of
+from higsfa.experiments.methods import Extracted, Method, extract, layer_records, make_network, methods_of
 from higsfa.experiments.split import Experiment, Sets, decoded, make_sets, open_experiment
 from higsfa.experiments.use import Run
 from higsfa.io import write_atomically
@@ -167,7 +167,7 @@ def _run(config: Config, experiment: Experiment, folder: Path, log: Log, engine:
     metrics = Metrics.of({**head, **content})
     log.note("finished")
     write_atomically(folder / "metrics.json", metrics.to_json())
-    _drop_checkpoint(folder)
+    drop_checkpoint(folder)
 
 
 def _saved(path: Path) -> score.Result:
@@ -185,16 +185,7 @@ def _one(
     if method.role == "chance":
         arrays = score.chance_estimates(scored, true)
         return {"scores": score.scores(scored, true, arrays, chance=True)}, arrays, None
-    made = extract(method, config, experiment.labels, sets, place, log, engine, what)
-    log.stage(f"{what}: estimate labels")
-    n_used: Any = config.head.n_used_features
-    if method.role == "comparison":
-        n_used = config.comparison.n_used_features.get(method.key, "cv")  # type: ignore[call-overload]
-    arrays, used = {}, {}
-    for features in made.features:
-        head = score.fit_head(config, features, sets.supervised, n_used)
-        arrays |= score.estimate(head, [label for label in features.labels if label in scored], features.test)
-        used.update(head.n_used_features_)
+    made, head, arrays, used = estimated(method, config, experiment, sets, place, log, engine, what)
     record: dict[str, Any] = {
         "scores": score.scores(scored, true, arrays),
         "n_features": int(made.features[0].test.shape[1]) if len(made.features) == 1 else None,
@@ -215,6 +206,25 @@ def _one(
     if method.role == "main":
         arrays |= score.figures(made.features[0], sets, n_examples)
     return record, arrays, (made.network, head, None if sets.test.pixel_range is None else decoder)
+
+
+def estimated(
+    method: Method, config: Config, experiment: Experiment, sets: Sets, place: Path, log: Log, engine: str, what: str
+) -> tuple[Extracted, LabelHead, score.Columns, dict[Any, int]]:
+    """A method (any but chance) trained on a fold: features, the last head, estimates, numbers of features used."""
+    made = extract(method, config, experiment.labels, sets, place, log, engine, what)
+    log.stage(f"{what}: estimate labels")
+    n_used: Any = config.head.n_used_features
+    if method.role == "comparison":
+        n_used = config.comparison.n_used_features.get(method.key, "cv")  # type: ignore[call-overload]
+    arrays: score.Columns = {}
+    used: dict[Any, int] = {}
+    for features in made.features:
+        head = score.fit_head(config, features, sets.supervised, n_used)
+        known = [label for label in features.labels if label in experiment.scored]
+        arrays |= score.estimate(head, known, features.of_head[1])
+        used.update(head.n_used_features_)
+    return made, head, arrays, used
 
 
 def _keep(folder: Path, network: Any, head: Any, decoder: Any) -> None:
@@ -247,20 +257,26 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def check_folder(folder: Path, config: Config, *, resume: bool, overwrite: bool) -> bool:
-    """Whether the folder holds this run, finished; an error if it may not be used. Nothing is changed."""
+def check_folder(
+    folder: Path, config: Config, *, resume: bool, overwrite: bool, name: str = "config.toml", what: str = "run"
+) -> bool:
+    """Whether the folder holds this run, finished; an error if it may not be used. Nothing is changed.
+
+    A folder of something else than a run keeps the config under another name.
+    """
     if folder.exists() and not folder.is_dir():
-        raise ExperimentError(f"{folder} is a file; give a folder for the run")
-    finished, begun = (folder / "metrics.json").is_file(), (folder / "config.toml").is_file()
+        raise ExperimentError(f"{folder} is a file; give a folder for the {what}")
+    finished, begun = (folder / "metrics.json").is_file(), (folder / name).is_file()
     if folder.is_dir() and not begun and any(folder.iterdir()):
-        raise ExperimentError(f"{folder} is not empty and holds no run; give a new folder")
+        raise ExperimentError(f"{folder} is not empty and holds no {what}; give a new folder")
     if not begun or overwrite:
         return False
     if not resume:
         state, way = ("a finished", "give another folder") if finished else ("an unfinished", "continue it (--resume)")
-        raise ExperimentError(f"{folder} holds {state} run; {way}, or overwrite it (--force)")
-    if _essence(interface.load_config(folder / "config.toml", of_run=True)) != _essence(config):
-        raise ExperimentError(f"{folder} holds a run with other settings; give a new folder, or overwrite it (--force)")
+        raise ExperimentError(f"{folder} holds {state} {what}; {way}, or overwrite it (--force)")
+    if _essence(interface.load_config(folder / name, of_run=True)) != _essence(config):
+        other = f"holds a {what} with other settings; give a new folder, or overwrite it (--force)"
+        raise ExperimentError(f"{folder} {other}")
     return finished
 
 
@@ -269,20 +285,23 @@ def _essence(config: Config) -> dict[str, Any]:
     tables = config.plain()
     for key in ("n_jobs", "spill", "memory_limit"):
         tables["network"].pop(key, None)
+    tables["head"]["mirror"] = config.averages_mirror_images
     return tables
 
 
-def begin_folder(folder: Path, config: Config, *, overwrite: bool) -> None:
+def begin_folder(
+    folder: Path, config: Config, *, overwrite: bool, name: str = "config.toml", files: Sequence[str] = FILES
+) -> None:
     """Make the folder of a run; of one that is overwritten, delete the files of the run and no others."""
     if overwrite:
-        for name in FILES:
-            (folder / name).unlink(missing_ok=True)
-        _drop_checkpoint(folder)
+        for file in files:
+            (folder / file).unlink(missing_ok=True)
+        drop_checkpoint(folder)
     (folder / CHECKPOINT).mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / "config.toml", tomli_w.dumps(config.plain()).encode())
+    write_atomically(folder / name, tomli_w.dumps(config.plain()).encode())
 
 
-def _drop_checkpoint(folder: Path) -> None:
+def drop_checkpoint(folder: Path) -> None:
     checkpoint = folder / CHECKPOINT
     if checkpoint.is_symlink():
         checkpoint.unlink()

@@ -59,7 +59,7 @@ def fit_head(config: Config, features: Features, samples: Samples, n_features: A
         "integer": {name: name in config.head.integer for name in labels},
     }
     with in_one_line("[head]"):
-        return LabelHead(**params).fit(features.supervised, labels, groups=samples.groups)
+        return LabelHead(**params).fit(features.of_head[0], labels, groups=samples.groups)
 
 
 def estimate(head: LabelHead, labels: list[Label], Y: NDArray[Any]) -> Columns:
@@ -380,13 +380,13 @@ def errors_by_group(
         out[name] = {
             "group": names,
             "score": [float(part.mean()) if len(part) else None for part in parts],
-            "se": [_standard_error(part, label.is_numeric) for part in parts],
+            "se": [standard_error(part, label.is_numeric) for part in parts],
             "count": [len(part) for part in parts],
         }
     return out
 
 
-def _standard_error(scores: NDArray[Any], is_numeric: bool) -> float | None:
+def standard_error(scores: NDArray[Any], is_numeric: bool) -> float | None:
     """Of a mean; of a rate as if two more samples were right and two wrong, so that five of five are not certain."""
     n = len(scores)
     if n < (2 if is_numeric else 1):

@@ -278,6 +278,8 @@ class Sets(NamedTuple):
 def make_sets(config: Config, fold: Fold) -> Sets:
     """Distorted copies for training, with different distortions for network and supervised step; none for testing."""
     table, test = config.distortion, network_input(config, fold.test)
+    if config.averages_mirror_images and test.pixel_range is None:
+        raise ExperimentError("[head] mirror = true is for images, and these data are not; leave it out")
     if table is None:
         train = network_input(config, fold.train)
         return Sets(train, train, test)
@@ -294,6 +296,25 @@ def make_sets(config: Config, fold: Fold) -> Sets:
 
     copies, supervised_copies = table.n_copies(len(fold.train))
     return Sets(distorted(copies, params["seed"]), distorted(supervised_copies, params["seed"] + 1), test)
+
+
+@dataclass(frozen=True)
+class MirrorPairs:
+    """Copy 0 of a picture is the picture itself, copy 1 its mirror image."""
+
+    def apply(self, images: NDArray[Any], samples: NDArray[np.intp], copies: NDArray[np.intp]) -> NDArray[Any]:
+        is_mirrored = (copies == 1).reshape(-1, *[1] * (images.ndim - 1))
+        return np.where(is_mirrored, images[:, :, ::-1], images)
+
+
+def features_of(transform: Any, source: Source, mirror: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Features of samples, and what labels are estimated from: the same, or the mean with those of mirror images."""
+    if not mirror:
+        features = transform(source)
+        return features, features
+    # As pairs, a picture is decoded and distorted only once.
+    both = transform(sources.repeat(source, 2, MirrorPairs())).reshape(len(source), 2, -1)
+    return np.ascontiguousarray(both[:, 0]), both.mean(axis=1)
 
 
 def network_input(config: Config, samples: Samples) -> Samples:

@@ -17,7 +17,7 @@ from higsfa.experiments import score
 from higsfa.experiments.config import Config
 from higsfa.experiments.data import Paths, Samples, new_pictures
 from higsfa.experiments.interface import ExperimentError, Progress, Silent, in_one_line, load_config, with_paths
-from higsfa.experiments.split import Experiment, make_sets, network_input, open_experiment
+from higsfa.experiments.split import Experiment, features_of, make_sets, network_input, open_experiment
 from higsfa.io.arrays import read_npz
 from higsfa.models import load
 from higsfa.reconstruction import LinearReconstruction, morph
@@ -197,6 +197,10 @@ class Run:
         """
         return self.network.transform(self._input(pictures, eyes, cropped))
 
+    def _estimates_from(self, source: Source) -> NDArray[Any]:
+        """The features that the head takes: means over mirror images, if it was trained on such."""
+        return features_of(self.network.transform, source, self.config.averages_mirror_images)[1]
+
     def predict(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> dict[str, NDArray[Any]]:
         """Estimate the labels of pictures; parameters as in `transform`.
 
@@ -208,7 +212,7 @@ class Run:
         """
         if not isinstance(pictures, Source | np.ndarray):
             pictures = self.pictures(pictures, eyes=eyes, cropped=cropped)
-        Y = self.transform(pictures)
+        Y = self._estimates_from(self._input(pictures, eyes, cropped))
         columns = {"file": np.array([str(path) for path in pictures.paths])} if hasattr(pictures, "paths") else {}
         found = self.head.predict(Y)
         for name in self.head.label_names_:
@@ -307,7 +311,7 @@ class Run:
         fold, scored = self.experiment.folds[-1], self.experiment.scored
         sets = make_sets(self.config, fold)
         with in_one_line("the model of this run does not fit these data"):
-            found = score.estimate(self.head, scored, self.network.transform(sets.test.source))
+            found = score.estimate(self.head, scored, self._estimates_from(sets.test.source))
         true = score.truth(self.config, scored, sets.test)
         by_label, labels = score.scores(scored, true, found), {}
         for label in scored:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from higsfa.reconstruction import extreme_inputs, feature_gradient, feature_template
 
-__all__ = ["plot_delta_values", "plot_features", "plot_held_out"]
+__all__ = ["plot_delta_values", "plot_features", "plot_held_out", "plot_tuning"]
 
 
 def plot_delta_values(network: Any, layer: int | None = None, *, n_features: int = 40, ax: Any = None) -> Any:
@@ -156,3 +156,83 @@ def plot_held_out(model: Any, layer: int | None = None, *, ax: Any = None) -> An
     ax.set(xlabel="slow feature", ylabel="Delta", ylim=(0, max(2.2, ax.get_ylim()[1])))
     ax.legend(fontsize="small", frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return ax
+
+
+def plot_tuning(results: Sequence[Mapping[str, Any]], *, best: int = 0) -> Any:
+    """Plot a search for settings: errors by number of samples, and of which settings they were.
+
+    Left: each line is a candidate, trained on more and more samples; bars are standard errors. Right: every setting
+    that was tried, with the errors of all candidates that had it, on the fewest samples, and their mean.
+
+    Parameters
+    ----------
+    results : list of dict
+        Of :func:`higsfa.experiments.tune`.
+    best : int, default=0
+        The candidate that was chosen; 0 is the config as given.
+
+    Returns
+    -------
+    matplotlib figure
+    """
+    from matplotlib.figure import Figure
+
+    known = [done for done in results if done["error"] is not None]
+    names = list(dict.fromkeys(name for done in known for name in done["settings"]))
+    first = [done for done in known if done["rung"] == 0]
+    strips = []
+    for name in names:
+        tried = dict.fromkeys(done["settings"].get(name, "as given") for done in first)
+        for text in sorted(tried, key=_place):
+            errors = [done["error"] for done in first if done["settings"].get(name, "as given") == text]
+            strips.append((f"{name}: {text}", errors))
+    height = max(3.6, 0.9 + 0.24 * len(strips))
+    figure = Figure(figsize=(10, min(height, 40)), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for candidate in sorted({done["candidate"] for done in known}, key=lambda c: (c == best, c == 0)):
+        own = sorted((done["n_train"], done["error"]) for done in known if done["candidate"] == candidate)
+        look: dict[str, Any] = {"color": "0.75", "linewidth": 1, "markersize": 3}
+        if candidate == 0:
+            look = {"color": "black", "linewidth": 1.5, "markersize": 5, "linestyle": "--", "label": "as given"}
+        if candidate == best:
+            look |= {"color": "tab:blue", "linewidth": 2, "markersize": 5}
+            look["label"] = "chosen: as given" if candidate == 0 else "chosen"
+        left.plot(*zip(*own, strict=True), marker="o", **look)
+        if candidate in (0, best):
+            spread = {done["n_train"]: done.get("se") or 0 for done in known if done["candidate"] == candidate}
+            left.errorbar(
+                *zip(*own, strict=True), [spread[n] for n, _ in own], fmt="none", color=look["color"], capsize=3
+            )
+    sizes = sorted({done["n_train"] for done in known})
+    if len(sizes) > 1:
+        left.set_xscale("log")
+    left.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    left.set_xticks([], minor=True)
+    left.set(xlabel="training samples", ylabel="error on held-out samples (1: chance)")
+    left.legend(frameon=False)
+    for place, (_, errors) in enumerate(strips):
+        right.plot(errors, [place] * len(errors), "o", color="tab:blue", alpha=0.4, markersize=4, markeredgewidth=0)
+        right.plot(np.mean(errors), place, "|", color="black", markersize=12, markeredgewidth=2)
+    right.set_yticks(range(len(strips)), [_cut(text, 34) for text, _ in strips], fontsize="small")
+    right.set_ylim(len(strips) - 0.5, -0.5)
+    for place in range(1, len(strips)):
+        if strips[place][0].endswith(": as given"):
+            right.axhline(place - 0.5, color="0.85", linewidth=1)
+    right.set_xlabel(f"error after {sizes[0]:,} training samples (bar: mean)" if sizes else "error")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _place(text: str) -> tuple[int, float]:
+    """The order of settings: as given, texts, numbers."""
+    try:
+        return 2, float(text)
+    except ValueError:
+        return int(text != "as given"), 0.0
+
+
+def _cut(text: str, most: int) -> str:
+    """A text for a figure: short, and no formula."""
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return text.replace("$", r"\$")

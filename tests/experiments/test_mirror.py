@@ -1,0 +1,88 @@
+"""Labels estimated from means over pictures and their mirror images."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tomli_w
+
+from higsfa import LabelHead
+from higsfa.experiments import ExperimentError, Run, load_config, train, with_values
+from higsfa.experiments.split import make_sets
+from real_run import QUICK
+
+MIRRORED = {**QUICK, "distortion": {"copies": 2, "supervised_copies": 2, "shift": 0.3, "mirror": True}}
+# The features behind a mirrored head must not depend on a choice that the test would have to repeat.
+FIXED = {"data.labels": ["age", "race"], "labels": {}, "head.n_used_features": 6, "head.covariance": "shared"}
+
+
+@pytest.fixture(scope="module")
+def config(real):
+    return with_values(load_config(real.config), {**MIRRORED, **FIXED, "comparison": {"methods": ["pca"]}})
+
+
+@pytest.fixture(scope="module")
+def run(config, tmp_path_factory):
+    return train(config, tmp_path_factory.mktemp("mirrored") / "run")
+
+
+def means(network, images):
+    images = np.asarray(images)
+    return (network.transform(images) + network.transform(images[:, :, ::-1])) / 2
+
+
+def test_head_learns_and_estimates_from_means_over_mirror_images(real, run):
+    sets = make_sets(run.config, run.experiment.folds[0])
+    head = LabelHead(6, n_classes={"age": 12}, integer={"age": True}, covariance="shared")
+    head.fit(means(run.network, sets.supervised.source), sets.supervised.labels)
+    expected = head.predict(means(run.network, sets.test.source))
+    assert np.mean(run.predictions["age_estimate"] == expected["age"]) > 0.99
+    assert np.mean(run.predictions["race_estimate"] == expected["race"]) > 0.99
+    found = run.predict(real.images[run.predictions["sample"]])
+    np.testing.assert_allclose(found["age"], run.predictions["age_estimate"], atol=1e-4)
+    mirrored = run.predict(real.images[run.predictions["sample"]][:, :, ::-1])
+    np.testing.assert_allclose(found["race_probability"], mirrored["race_probability"], atol=1e-4)
+    assert run.evaluate()["labels"]["age"]["mae"] == run.metrics["methods"][0]["labels"]["age"]["mae"]
+
+
+def test_features_and_reconstructions_are_those_of_the_picture_itself(real, run):
+    rows = run.predictions["sample"][run.examples["feature_rows"]]
+    plain = run.network.transform(real.images[rows])
+    np.testing.assert_allclose(run.examples["features"], plain, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(run.transform(real.images[:5]), run.network.transform(real.images[:5]))
+
+
+def test_auto_follows_the_copies_and_is_overruled(config):
+    asked = {"head.mirror": False}, {"distortion.mirror": False}, {"distortion": None}, {"head.mirror": True}
+    found = [with_values(config, values).averages_mirror_images for values in asked]
+    assert config.averages_mirror_images
+    assert found == [False, False, False, True]
+
+
+def test_runs_of_earlier_versions_estimate_without_mirror_images(real, run, config, tmp_path):
+    off = train(with_values(config, {"head.mirror": False}), tmp_path / "off")
+    old = tmp_path / "old"
+    shutil.copytree(off.folder, old)
+    tables = off.config.plain()
+    del tables["head"]["mirror"]
+    (old / "config.toml").write_text(tomli_w.dumps(tables), encoding="utf-8")
+    images = real.images[run.predictions["sample"]]
+    np.testing.assert_array_equal(Run(old).predict(images)["age"], off.predict(images)["age"])
+    assert np.any(off.predict(images)["age"] != run.predict(images)["age"])
+
+
+def test_an_unfinished_run_is_continued_only_with_the_same_average(config, tmp_path):
+    folder, plain = tmp_path / "run", with_values(config, {"distortion.mirror": False})
+    train(plain, folder)
+    tables = plain.plain()
+    del tables["head"]["mirror"]  # as an earlier version wrote it
+    (folder / "config.toml").write_text(tomli_w.dumps(tables), encoding="utf-8")
+    train(plain, folder, resume=True)
+    with pytest.raises(ExperimentError, match="other settings"):
+        train(with_values(plain, {"head.mirror": True}), folder, resume=True)
+
+
+def test_mirror_images_of_what_is_no_image_are_refused(tmp_path):
+    config = with_values(load_config("toy"), {"data.n_train": 200, "data.n_test": 50, "head.mirror": True})
+    with pytest.raises(ExperimentError, match=r"\[head\] mirror"):
+        train(config, tmp_path / "run")
