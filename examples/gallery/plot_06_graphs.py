@@ -24,7 +24,7 @@ graphs = {
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), sharey=True, layout="constrained")
 for ax, (name, graph) in zip(axes, graphs.items(), strict=True):
     found = graph.free_responses(3)
-    for j, (delta, response) in enumerate(zip(found.delta_values, found.on_samples().T, strict=True)):
+    for j, (delta, response) in enumerate(zip(found.delta_values.round(2) + 0, found.on_samples().T, strict=True)):
         ax.plot(age, response, color=f"C{j}", label=f"{j + 1}: Delta {delta:.2f}", lw=1.5)
     ax.set(title=name, xlabel="age")
     ax.legend(fontsize=8, loc="upper left")
