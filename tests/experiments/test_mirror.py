@@ -8,7 +8,8 @@ import tomli_w
 
 from higsfa import LabelHead
 from higsfa.experiments import ExperimentError, Run, load_config, train, with_values
-from higsfa.experiments.split import make_sets
+from higsfa.experiments.split import features_of, make_sets
+from higsfa.sources import array
 from real_run import QUICK
 
 MIRRORED = {**QUICK, "distortion": {"copies": 2, "supervised_copies": 2, "shift": 0.3, "mirror": True}}
@@ -86,3 +87,11 @@ def test_mirror_images_of_what_is_no_image_are_refused(tmp_path):
     config = with_values(load_config("toy"), {"data.n_train": 200, "data.n_test": 50, "head.mirror": True})
     with pytest.raises(ExperimentError, match=r"\[head\] mirror"):
         train(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize("shape", [(5, 4, 6), (5, 4, 6, 3)])
+def test_pairs_are_pictures_and_their_mirror_images_left_to_right(shape):
+    images = np.random.default_rng(0).normal(size=shape)
+    own, mean = features_of(lambda source: np.asarray(source).reshape(len(source), -1), array(images), True)
+    np.testing.assert_array_equal(own, images.reshape(5, -1))
+    np.testing.assert_allclose(mean, ((images + np.flip(images, axis=2)) / 2).reshape(5, -1))
