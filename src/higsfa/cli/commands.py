@@ -421,6 +421,14 @@ def report(run: RunFolder, out: Page = None, force: Force = False, json: Json = 
     _tell_written(opened.report(target), json)
 
 
+@command(PAGES, "card runs/mine")
+def card(run: RunFolder, out: Page = None, force: Force = False, json: Json = False) -> None:
+    """Write a model card: data, figures, limits and use of a run, in Markdown."""
+    target = terminal.free_file(run / "README.md" if out is None else out, force)
+    written = terminal.opened_run(run).card(target)
+    terminal.answer(json, {"written": written, "bytes": written.stat().st_size}, f"Written to {written}")
+
+
 @command(PAGES, "explore runs/mine")
 def explore(
     run: RunFolder, out: Page = None, data: DataFolder = None, force: Force = False, json: Json = False

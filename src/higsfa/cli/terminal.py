@@ -24,7 +24,7 @@ from rich.text import Text
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A folder that higsfa train wrote.")]
 Pictures = Annotated[list[Path], typer.Argument(metavar="IMAGES...", help="Picture files, or folders of them.")]
-Page = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="An .html file in RUN by default.")]
+Page = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="A file in RUN by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 Eyes = Annotated[

@@ -292,6 +292,12 @@ class Run:
 
         return write_report(self.folder, self.folder / "report.html" if out is None else out)
 
+    def card(self, out: AnyPath | None = None) -> Path:
+        """Write a model card (data, figures, limits, use) in Markdown, README.md by default; returns its path."""
+        from higsfa.report.card import write_card
+
+        return write_card(self.folder, out)
+
     def explore(self, out: AnyPath | None = None) -> Path:
         """Write a page to move features by hand on test pictures, explorer.html by default; returns its path."""
         from higsfa.report.explorer import write_explorer

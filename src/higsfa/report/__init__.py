@@ -1,7 +1,8 @@
-"""Pages made from run folders: one HTML file each. Needs matplotlib and jinja2: ``pip install higsfa[plots]``."""
+"""Pages made from run folders: one HTML file each (``pip install higsfa[plots]``), and a card in Markdown."""
 
 from higsfa.evaluation.schema import ReportError
+from higsfa.report.card import write_card
 from higsfa.report.explorer import write_explorer
 from higsfa.report.page import write_report
 
-__all__ = ["ReportError", "write_explorer", "write_report"]
+__all__ = ["ReportError", "write_card", "write_explorer", "write_report"]
