@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from higsfa.estimators import HGSFA, HSFA, HiGSFA, Layer
+from higsfa.estimators import HGSFA, HSFA, HiGSFA, HiSFA, Layer
 from higsfa.estimators.edges import make_front
 from higsfa.estimators.layer import design_pyramid
 from higsfa.graphs import ClusteredGraph, SerialGraph
@@ -22,6 +22,8 @@ __all__ = [
     "photographs",
     "pyramid",
     "qhsfa_1d",
+    "rat_hisfa",
+    "rat_hsfa",
 ]
 
 _FIELDS = [(6, 6), (3, 1), (1, 3), (3, 1), (1, 3), (3, 1), (1, 3), (3, 1), (1, 3), (1, 1)]
@@ -165,6 +167,50 @@ def qhsfa_1d(n_inputs: int, k: int = 8, **params: Any) -> HSFA:
     quadratic = "identity | quadratic"
     layers = [Layer(k if level == 0 else 2, n_components=k // 2, expansion=quadratic) for level in range(n_layers)]
     return HSFA(layers, input_shape=(n_inputs,), **params)
+
+
+_RAT_FIELDS = [((8, 10), (4, 5)), ((6, 14), (3, 7)), ((2, 8), (1, 1))]  # height, width
+
+
+def _rat_layers(n_slow: int | None) -> list[Layer]:
+    """Three levels of nodes, each linear to 32 features and then quadratic to 32; the lower two share weights.
+
+    The last step has nothing above it that would need other information: all of its features are slow.
+    """
+    layers = []
+    for field, stride in _RAT_FIELDS:
+        shared = stride != (1, 1)
+        layers.append(Layer(field, stride, 32, expansion="identity", shared=shared, n_slow=n_slow))
+        layers.append(Layer((1, 1), (1, 1), 32, expansion="identity | quadratic", shared=shared, n_slow=n_slow))
+    layers[-1].n_slow = None if n_slow is None else 32
+    return layers
+
+
+def rat_hisfa(n_slow: int = 6, **params: Any) -> HiSFA:
+    """The journal's network for the views of a rat in a box (:func:`higsfa.datasets.make_rat_views`).
+
+    Every node is two layers here: linear to 32 features, then quadratic to 32. Both keep `n_slow` slow features and
+    what else is needed to rebuild their input; only the last step of all has 32 slow features.
+
+    Parameters
+    ----------
+    n_slow : int, default=6
+        Slow features of every node.
+    **params
+        Other parameters of :class:`higsfa.HiSFA`.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> print(presets.rat_hisfa())  # doctest: +ELLIPSIS
+    HiSFA for input 40x320x3, not fitted
+    """
+    return HiSFA(_rat_layers(n_slow), **{"input_shape": (40, 320, 3), **params})
+
+
+def rat_hsfa(**params: Any) -> HSFA:
+    """The network of :func:`rat_hisfa` with slow features only."""
+    return HSFA(_rat_layers(None), **{"input_shape": (40, 320, 3), **params})
 
 
 def photographs(input_shape: Any = (64, 64), graph: Any = "auto", **params: Any) -> Any:

@@ -127,22 +127,25 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
         T = max(plan.frontend_size, plan.n_raw if first_pass else 0)
         sums = 8 * ((work.n_channels + 3) * T * T + (work.n_channels + work.n_atoms) * T)
         kept = 8 * nodes * plan.n_raw**2 if first_pass else 0
+        # Sums of fields that share weights wait on the levels of a tree, and in each thread for their turn.
+        if plan.shared and nodes > 1:
+            folded = 8 * (work.n_channels + 1) * (T * T + T)
+            kept += folded * min(nodes, ceil(log2(nodes)) + 1 + n_jobs)
         free = limit - held["memory"] - working - kept
-        least = nodes if plan.shared else 1
         below_kept = place != "nowhere"
         if below_kept:
-            at_once, copies = (nodes if plan.shared else n_jobs), levels + 1
+            at_once, copies = min(nodes, n_jobs) if plan.shared else n_jobs, levels + 1
         else:
             at_once, copies = min(nodes, max(free, 0) // (sums * levels)), levels
             passes += (ceil(nodes / max(at_once, 1)) + first_pass) if k or input_place == "nowhere" else 0
         need = at_once * sums * copies + kept
-        if at_once < least or need - kept > free:
+        if at_once < 1 or need - kept > free:
             if disk:  # nodes trained one after the other need less memory if what they read is computed again
                 return make_budget(work, limit)
             raise ValueError(
                 f"memory_limit: {limit / 2**20:.1f} MiB are not enough to train layer {k + 1} "
                 f"({nodes} nodes of {T} variables); "
-                f"at least {mib(held['memory'] + working + kept + max(least, at_once) * sums * copies)} are"
+                f"at least {mib(held['memory'] + working + kept + max(1, at_once) * sums * copies)} are"
             )
         place = "nowhere"
         if k + 1 < len(plans):

@@ -27,7 +27,7 @@ from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums.accumulate import PILOT, NodeSums
 from higsfa.training.gather import gather, in_blocks
 from higsfa.training.runner import Runner
-from higsfa.training.statistics import GraphStatistics, Origin, add_fields
+from higsfa.training.statistics import FieldTree, GraphStatistics, Origin
 from higsfa.training.stores import Block, Features, Schedule, Store, field_of
 
 Floats = NDArray[np.float64]
@@ -185,7 +185,10 @@ class Gathering(Protocol):
     @property
     def run(self) -> Runner: ...
 
-    def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]: ...
+    def __call__(
+        self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce, fold: bool = False
+    ) -> list[Any]:
+        """With `fold`, what the statistics of all fields are reduced to is added up, to one entry."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +201,7 @@ class ThreadGathering:
     on_node : called with the number of node-tiles that were added, for progress.
     saved : where finished nodes and sums are saved.
     use : called with the index of each trained node and the node, right away.
+    fields : where what statistics are reduced to is added up.
     """
 
     plan: LayerPlan
@@ -209,13 +213,16 @@ class ThreadGathering:
     on_node: Callable[[int], None] = lambda _: None
     saved: PassStore | None = None
     use: Callable[[int, Node], None] = lambda p, node: None
+    fields: FieldTree | None = None
 
-    def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]:
-        this = self
+    def __call__(
+        self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce, fold: bool = False
+    ) -> list[Any]:
+        this = replace(self, fields=FieldTree()) if fold else self
         if plan is not self.plan:  # a pass before it, for means and principal components
-            this = replace(self, on_node=lambda _: None, saved=None, use=lambda p, node: None)
+            this = replace(this, on_node=lambda _: None, saved=None, use=lambda p, node: None)
         elif plan.shared:
-            this = replace(self, saved=None, use=lambda p, node: None)
+            this = replace(this, saved=None, use=lambda p, node: None)
         n = plan.fields.n_nodes
         finished = {} if this.saved is None else this.saved.finished()
         results: list[Any] = [finished.get(p) for p in range(n)]
@@ -228,7 +235,7 @@ class ThreadGathering:
                     this.on_node(len(nodes) * len(self.schedule.tiles))
                 else:
                     this._tile_by_tile(plan, frontends, reduce, results, nodes)
-        return results
+        return results if this.fields is None else [this.fields.total()]
 
     def _node_by_node(self, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any]) -> None:
         index, below = plan.fields.index, self.below
@@ -276,9 +283,13 @@ class ThreadGathering:
         return NodeSums(frontend, self.schedule.plan, self.dtype, first=first)
 
     def _conclude(self, p: int, sums: NodeSums, reduce: Reduce, results: list[Any]) -> None:
-        results[p] = reduce(statistics_of(sums, self.plan.precision(self.dtype)))
+        result = reduce(statistics_of(sums, self.plan.precision(self.dtype)))
+        if self.fields is not None:
+            self.fields.add(p, result)
+            return
+        results[p] = result
         if self.saved is not None:
-            self.saved.add(p, results[p])
+            self.saved.add(p, result)
 
 
 # ---------------------------------------------------------------------------------------------- training
@@ -299,8 +310,8 @@ def train_nodes(gathering: Any, means: Floats | None, choose: Choose | None = No
     plan = gathering.plan
     solve = partial(GraphStatistics.solve, options=plan.options, clip_range=plan.clip_range)
     if plan.shared:
-        parts = gathering(plan, frontends, GraphStatistics.without_groups)
-        return TrainedLayer(plan, (solve(add_fields(parts)),))
+        (whole,) = gathering(plan, frontends, GraphStatistics.without_groups, fold=True)
+        return TrainedLayer(plan, (solve(whole),))
     return TrainedLayer(plan, tuple(gathering(plan, frontends, solve)))
 
 
