@@ -161,32 +161,49 @@ class RatBox:
             table[1:, level] = sums
         return table.reshape(-1, HEIGHT * 3)
 
-    def _mixture(self, poses: Floats) -> Any:
-        """The sparse matrix that makes columns of views from the table; see the top of this module."""
-        n = len(poses)
+    def _segments(self, poses: Floats) -> tuple[Floats, Floats, Floats]:
+        """Borders of pixels and corners of the box: their columns in the view, ascending, and directions and places.
+
+        Corners that are out of sight lie on the right border of the view.
+        """
         x, y, direction = (poses[:, i, None] for i in range(3))
-        edges = direction + (np.arange(WIDTH + 1) - WIDTH / 2) * PIXEL
-        borders, _ = self.hit(x, y, edges)
-        _, distance = self.hit(x, y, edges[:, :-1] + PIXEL / 2)
-        begin = borders[:, :-1] * (_PLACES / self.perimeter)
-        end = borders[:, 1:] * (_PLACES / self.perimeter)
-        end = np.where(end < begin, end + _PLACES, end)
-        end = np.maximum(end, begin + 1e-3)
+        a, b = self.size
+        towards = np.arctan2(np.array([0, 0, b, b]) - y, np.array([0, a, 0, a]) - x)
+        corners = (towards - direction) / PIXEL + WIDTH / 2
+        corners = np.minimum(corners % (2 * np.pi / PIXEL), WIDTH)
+        pixels = np.broadcast_to(np.arange(WIDTH + 1.0), (len(poses), WIDTH + 1))
+        column = np.sort(np.concatenate([pixels, corners], axis=1), axis=1)
+        angle = direction + (column - WIDTH / 2) * PIXEL
+        return column, angle, self.hit(x, y, angle)[0]
+
+    def _mixture(self, poses: Floats) -> Any:
+        """The sparse matrix that makes columns of views from the table; see the top of this module.
+
+        A pixel is one stretch of wall, or two beside a corner. Each is the mean of the table over it, at its distance.
+        """
+        n = len(poses)
+        column, angle, places = self._segments(poses)
+        share = np.diff(column, axis=1)
+        _, distance = self.hit(poses[:, :1], poses[:, 1:2], (angle[:, 1:] + angle[:, :-1]) / 2)
+        begin, end = (some * (_PLACES / self.perimeter) for some in (places[:, :-1], places[:, 1:]))
+        end = np.where(end < begin - 1e-6, end + _PLACES, end)
+        share /= np.maximum(end - begin, 1e-6)
         level = np.log(distance / self._distances[0]) / np.log(self._distances[1] / self._distances[0])
         level = np.clip(level, 0, _LEVELS - 1)
         low = np.minimum(level.astype(np.int32), _LEVELS - 2)
         far = level - low
-        indices, weights = np.empty((n, WIDTH, 8), dtype=np.int32), np.empty((n, WIDTH, 8), dtype=np.float32)
+        indices, weights = np.empty((*share.shape, 8), dtype=np.int32), np.empty((*share.shape, 8), dtype=np.float32)
         for k, (place, sign) in enumerate(((end, 1.0), (begin, -1.0))):
-            cell = place.astype(np.int32)
+            cell = np.minimum(place.astype(np.int32), _PLACES + _PLACES // 2 - 1)
             within = place - cell
-            unit = sign / (end - begin)
-            for i, share in enumerate((1 - within, within)):
+            for i, part in enumerate((sign * share * (1 - within), sign * share * within)):
                 at = (cell + i) * _LEVELS + low
-                for j, part in enumerate((1 - far, far)):
+                for j, level_part in enumerate((1 - far, far)):
                     indices[:, :, 4 * k + 2 * i + j] = at + j
-                    weights[:, :, 4 * k + 2 * i + j] = unit * share * part
-        starts = np.arange(0, 8 * n * WIDTH + 1, 8, dtype=np.int32)
+                    weights[:, :, 4 * k + 2 * i + j] = part * level_part
+        pixel = np.minimum(((column[:, 1:] + column[:, :-1]) / 2).astype(np.intp), WIDTH - 1)
+        counts = np.bincount((pixel + WIDTH * np.arange(n)[:, None]).ravel(), minlength=n * WIDTH)
+        starts = np.concatenate([[0], 8 * np.cumsum(counts)]).astype(np.int32)
         return sp.csr_array((weights.ravel(), indices.ravel(), starts), shape=(n * WIDTH, len(self._table)))
 
     def __getstate__(self) -> dict[str, Any]:

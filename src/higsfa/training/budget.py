@@ -119,8 +119,8 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
     peak, peak_disk, passes = held["memory"] + working, held["disk"], 1
     layers = []
     for k, plan in enumerate(plans):
-        nodes = plan.fields.n_nodes
-        features = n_samples * nodes * plan.n_components * work.itemsize
+        nodes = plan.trained.fields.n_nodes
+        features = n_samples * plan.fields.n_nodes * plan.n_components * work.itemsize
         unknown = k == 0 or plans[k - 1].shared  # means of the inputs are not known beforehand
         first_pass = plan.pca is not None or (unknown and not plan.expansion.is_linear)
         # The pass for means and principal components sums products of raw inputs, and keeps a covariance of each node.
@@ -156,7 +156,8 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
         peak = max(peak, held["memory"] + working + need + (features if place == "memory" else 0))
         peak_disk = max(peak_disk, held["disk"] + (features if place == "disk" else 0))
         size = plan.frontend_size
-        operations = float(n_samples) * nodes * (size * size / 2 + plan.n_components * (size + plan.n_inputs))
+        encoded = plan.fields.n_nodes * plan.n_components * (size + plan.n_inputs)
+        operations = float(n_samples) * (nodes * size * size / 2 + encoded)
         layers.append(LayerBudget(features, sums, place, at_once, operations))
         held = {name: held[name] - lagging[name] for name in held}
         lagging = dict.fromkeys(held, 0)

@@ -52,6 +52,7 @@ class LayerPlan:
     clip_range : whether the range guard is on.
     options : what the nodes extract; n_components is a number.
     rounding : relative rounding of the data, where it is coarser than that of the products.
+    n_fields : number of fields that a shared node is trained on; None for all.
     n_below : values that the layer below has for a sample.
     n_raw, n_inputs, children : raw inputs of a node; its inputs after the projection, and their children.
     n_components : features of a node.
@@ -65,6 +66,7 @@ class LayerPlan:
     clip_range: bool
     options: NodeOptions
     rounding: float = field(default=0.0, compare=False)  # of the data, not of the layer
+    n_fields: int | None = field(default=None, compare=False)  # of training, not of the layer
     n_below: int = field(init=False, compare=False, repr=False)
     n_raw: int = field(init=False, compare=False, repr=False)
     n_inputs: int = field(init=False, compare=False, repr=False)
@@ -81,6 +83,15 @@ class LayerPlan:
             children=self.fields.children if self.pca is None else 1,
             n_components=self.options.n_components,
         )
+
+    @cached_property
+    def trained(self) -> LayerPlan:
+        """The layer with the fields alone that it is trained on, drawn without regard to the data."""
+        n, wanted = self.fields.n_nodes, self.n_fields
+        if not self.shared or wanted is None or wanted >= n:
+            return self
+        some = np.sort(np.random.default_rng(0).choice(n, wanted, replace=False))
+        return replace(self, fields=self.fields.some(some), n_fields=None)
 
     def precision(self, dtype: np.dtype[Any]) -> float:
         """Relative precision of sums whose products are of this type."""
@@ -304,13 +315,15 @@ def train_nodes(gathering: Any, means: Floats | None, choose: Choose | None = No
     means : (nodes below, width) means of those features, or None if they are not known (raw input).
     choose : fills in options that the plan leaves open.
     """
+    plan = gathering.plan
+    gathering = replace(gathering, plan=plan.trained)
     frontends = make_frontends(gathering, means)
     if choose is not None:
-        gathering = replace(gathering, plan=choose(frontends))
-    plan = gathering.plan
+        plan = choose(frontends)
+        gathering = replace(gathering, plan=plan.trained)
     solve = partial(GraphStatistics.solve, options=plan.options, clip_range=plan.clip_range)
     if plan.shared:
-        (whole,) = gathering(plan, frontends, GraphStatistics.without_groups, fold=True)
+        (whole,) = gathering(gathering.plan, frontends, GraphStatistics.without_groups, fold=True)
         return TrainedLayer(plan, (solve(whole),))
     return TrainedLayer(plan, tuple(gathering(plan, frontends, solve)))
 
