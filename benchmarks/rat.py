@@ -1,8 +1,8 @@
 """The rat in its box: slowness on unseen walks, position, place cells and head-direction cells; see docs/rat.md.
 
-    python benchmarks/rat.py                     # the whole curve, 1,250 .. 80,000 frames
-    python benchmarks/rat.py --sizes 1250,2500   # a part of it; what was measured is kept
-    python benchmarks/rat.py --figures           # figures again, from what was kept
+python benchmarks/rat.py                     # the whole curve, 1,250 .. 80,000 frames
+python benchmarks/rat.py --sizes 1250,2500   # a part of it; what was measured is kept
+python benchmarks/rat.py --figures           # figures again, from what was kept
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import _rat_figures as figures
 import numpy as np
 from _records import Records
 from scipy.ndimage import gaussian_filter, label
@@ -24,14 +25,20 @@ from sklearn.preprocessing import StandardScaler
 from higsfa import SFA, metrics, presets, save
 from higsfa.datasets import RatBox, make_rat_views
 from higsfa.graphs import SequenceGraph
+from higsfa.report import write_walk
 
 SIZES = (1250, 2500, 5000, 10_000, 20_000, 40_000, 80_000)
 N_TEST = 10_000
 BOX, MARGIN = RatBox(), 0.15
 PLACE: dict[str, float] = {}  # the defaults: the head turns quickly
 DIRECTION = {"speed": 0.3, "persistence": 1.0, "turn": 0.03, "turn_persistence": 10.0}
-DIRECTION_SIZE = 10_000
-N_PCA, PCA_FRAMES = 60, 4000
+REGIMES = {"place": PLACE, "direction": DIRECTION}
+N_COMPASS = 8  # slow features that head-direction cells are made of
+IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
+DIRECTION_SIZE = 2500
+N_PCA, PCA_FRAMES = 32, 4000
+ALL_FIELDS, SOME_FIELDS = 5000, 128
+"""Up to so many frames the lowest level is trained on all of its 567 fields, beyond on some of them."""
 BINS = (27, 17)  # of maps of the box: squares of 0.1
 N_ANGLES = 36
 METHODS = ("hisfa", "hsfa", "sfa")
@@ -136,7 +143,8 @@ def train(method: str, size: int, movement: dict[str, float], jobs: int, work: P
     """Train on a walk, look at another one; features of the test walk are kept for figures."""
     views, walk = make_rat_views(size, 0, box=BOX, lazy=True, **movement)
     unseen, there = make_rat_views(N_TEST, 1, box=BOX, lazy=True, **movement)
-    options = {"n_jobs": jobs, "memory_limit": "4 GiB"}
+    n_fields = None if size <= ALL_FIELDS else SOME_FIELDS
+    options = {"n_jobs": jobs, "memory_limit": "4 GiB", "n_fields": (n_fields, None)}
     model: Any = Direct() if method == "sfa" else getattr(presets, f"rat_{method}")(**options)
     wall, cpu = time.perf_counter(), time.process_time()
     model.fit(views)
@@ -149,6 +157,7 @@ def train(method: str, size: int, movement: dict[str, float], jobs: int, work: P
         save(model, work / f"{name}.higsfa")
     delta = [metrics.delta_values(some, graph=SequenceGraph()) for some in (Y, Z)]
     row: dict[str, Any] = {
+        "n_fields": n_fields,
         "wall_seconds": round(wall, 1),
         "cpu_seconds": round(cpu, 1),
         "delta_train": np.round(delta[0], 5).tolist(),
@@ -168,11 +177,38 @@ def units(Y: Any, Z: Any, there: dict[str, Any]) -> dict[str, Any]:
     """Place cells and head-direction cells among independent components of slow features."""
     cells = unmixed(Y, Z).T
     fields = [one_field(place_map(cell, there)) for cell in cells]
-    few = unmixed(Y[:, :8], Z[:, :8]).T
+    few = unmixed(Y[:, :N_COMPASS], Z[:, :N_COMPASS]).T
     return {
         "place_fields": float(np.mean(fields)),
         "direction_fields": float(np.mean([one_direction(tuning(cell, there["direction"])) for cell in few])),
     }
+
+
+def draw(work: Path) -> None:
+    """Figures and the page of the walk, from the largest HiSFA network that was kept."""
+    rows = Records("rat").rows
+    walks = {name: make_rat_views(N_TEST, 1, box=BOX, lazy=True, **moves) for name, moves in REGIMES.items()}
+    views, walk = walks["place"]
+    figures.views(IMAGES, BOX, walk)
+    figures.curve(IMAGES, rows, metrics.delta_values(theory(walk, 32)[1], graph=SequenceGraph()))
+    sizes = [size for size in SIZES if (work / f"place-hisfa-{size}.npz").exists()]
+    if sizes:
+        kept = np.load(work / f"place-hisfa-{sizes[-1]}.npz")
+        Y, Z = (kept[name].astype(np.float64) for name in ("train", "test"))
+        slow = [place_map(z, walk) for z in Z[:, :16].T]
+        figures.maps(IMAGES, "features", slow, [str(k) for k in range(1, 17)], BOX.size, 8)
+        cells = [place_map(cell, walk) for cell in unmixed(Y, Z).T]
+        marks = ["" if one_field(cell) else "not one field" for cell in cells]
+        figures.maps(IMAGES, "places", cells, marks, BOX.size, 8)
+        write_walk(
+            work / "walk.html", views[:300], {name: a[:300] for name, a in walk.items()}, Z[:300, :12], size=BOX.size
+        )
+        print(f"{work}/walk.html shows the walk")
+    kept_there = work / f"direction-hisfa-{DIRECTION_SIZE}.npz"
+    if kept_there.exists():
+        kept = np.load(kept_there)
+        cells = unmixed(*(kept[name][:, :N_COMPASS].astype(np.float64) for name in ("train", "test"))).T
+        figures.directions(IMAGES, [tuning(cell, walks["direction"][1]["direction"]) for cell in cells])
 
 
 def main() -> None:
@@ -184,18 +220,18 @@ def main() -> None:
     parser.add_argument("--figures", action="store_true", help="only draw figures")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "higsfa-rat")
     args = parser.parse_args()
-    records = Records("rat")
     cases = [(f"place/{size}", size, PLACE) for size in map(int, args.sizes.split(","))]
-    cases.append((f"direction/{DIRECTION_SIZE}", DIRECTION_SIZE, DIRECTION))
+    cases.insert(2, (f"direction/{DIRECTION_SIZE}", DIRECTION_SIZE, DIRECTION))
     for start, size, movement in cases:
         for method in args.methods.split(",") if not movement else ["hisfa"]:
             key = f"{start}/{method}"
-            if not args.figures and (args.again or key not in records):
-                records.add(key, train(method, size, movement, args.jobs, args.work))
-                row = records.rows[key]
+            if not args.figures and (args.again or key not in Records("rat")):
+                row = train(method, size, movement, args.jobs, args.work)
+                Records("rat").add(key, row)  # read again: another process may have added to it
                 slow = f"Delta {np.mean(row['delta_test'][:6]):.4f} {np.mean(row['delta_test']):.4f}"
                 cells = f"place fields {row['place_fields']:.2f}, directions {row['direction_fields']:.2f}"
                 print(key, f"{row['wall_seconds']:.0f} s,", slow, "R2", row["r2_position"], cells, flush=True)
+    draw(args.work)
 
 
 if __name__ == "__main__":

@@ -187,7 +187,7 @@ def _rat_layers(n_slow: int | None, n_fields: Sequence[int | None]) -> list[Laye
     return layers
 
 
-def rat_hisfa(n_slow: int = 6, n_fields: Sequence[int | None] = (64, None), **params: Any) -> HiSFA:
+def rat_hisfa(n_slow: int = 6, n_fields: Sequence[int | None] = (None, None), **params: Any) -> HiSFA:
     """The journal's network for the views of a rat in a box (:func:`higsfa.datasets.make_rat_views`).
 
     Every node is two layers here: linear to 32 features, then quadratic to 32. Both keep `n_slow` slow features and
@@ -197,8 +197,9 @@ def rat_hisfa(n_slow: int = 6, n_fields: Sequence[int | None] = (64, None), **pa
     ----------
     n_slow : int, default=6
         Slow features of every node.
-    n_fields : two of int or None, default=(64, None)
-        Fields that the shared nodes of the first and the second level are trained on, of 567 and 16; None for all.
+    n_fields : two of int or None, default=(None, None)
+        Fields that the shared nodes of the first and the second level are trained on, of 567 and 16; None for all. Some
+        are enough where there are many frames; see ``docs/rat.md``.
     **params
         Other parameters of :class:`higsfa.HiSFA`.
 
@@ -219,7 +220,7 @@ def rat_hisfa(n_slow: int = 6, n_fields: Sequence[int | None] = (64, None), **pa
     return HiSFA(_rat_layers(n_slow, n_fields), **{"input_shape": (40, 320, 3), **params})
 
 
-def rat_hsfa(n_fields: Sequence[int | None] = (64, None), **params: Any) -> HSFA:
+def rat_hsfa(n_fields: Sequence[int | None] = (None, None), **params: Any) -> HSFA:
     """The network of :func:`rat_hisfa` with slow features only."""
     return HSFA(_rat_layers(None, n_fields), **{"input_shape": (40, 320, 3), **params})
 

@@ -74,7 +74,7 @@ def test_views_are_the_mean_of_many_rays_through_each_pixel():
 def test_a_small_turn_changes_every_pixel_a_little():
     """No texture flickers: the change is in proportion to the turn, down to the rounding to bytes."""
     poses = some_poses(50, BOX, seed=2)
-    turned = [poses + [0, 0, fraction * PIXEL] for fraction in (0.0, 0.1, 0.2, 1.0)]
+    turned = [poses + np.array([0, 0, fraction * PIXEL]) for fraction in (0.0, 0.1, 0.2, 1.0)]
     first, tenth, fifth, whole = (BOX(some).astype(float) for some in turned)
     a_pixel = np.abs(whole - first)
     assert np.abs(tenth - first).max() < 0.2 * a_pixel.max()
@@ -91,7 +91,7 @@ def test_a_turn_by_whole_pixels_moves_the_view_sideways():
 def test_a_full_turn_and_the_number_of_views_at_once_change_nothing():
     poses = some_poses(130, BOX, seed=4)
     views = BOX(poses)
-    assert np.abs(BOX(poses + [0, 0, 2 * np.pi]).astype(int) - views.astype(int)).max() <= 1
+    assert np.abs(BOX(poses + np.array([0, 0, 2 * np.pi])).astype(int) - views.astype(int)).max() <= 1
     assert all(np.array_equal(BOX(poses[i : i + 1])[0], views[i]) for i in (0, 63, 64, 129))
 
 
