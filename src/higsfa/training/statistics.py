@@ -365,9 +365,7 @@ class FieldTree:
         return whole
 
 
-def _merge_fields(
-    a: tuple[int, GraphStatistics], b: tuple[int, GraphStatistics]
-) -> tuple[int, GraphStatistics]:
+def _merge_fields(a: tuple[int, GraphStatistics], b: tuple[int, GraphStatistics]) -> tuple[int, GraphStatistics]:
     """Both, relative to the shift of the first field; what came in stays, as a worker may still hold it."""
     (p, first), (_, second) = sorted((a, b), key=lambda one: one[0])
     sums = merge(shifted(second.sums, second.shift - first.shift), first.sums)
