@@ -78,6 +78,7 @@ def directions(folder: Path, curves: list[Any]) -> None:
 def curve(folder: Path, rows: dict[str, Any], theory: Any) -> None:
     """Mean Delta of the first 6 and of all 32 features on an unseen walk, by training size."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for ax, n in zip(figure.subplots(1, 2), (6, 32), strict=True):
@@ -92,6 +93,8 @@ def curve(folder: Path, rows: dict[str, Any], theory: Any) -> None:
                 ax.loglog(sizes, values, style, color=COLOURS[method], label=label, markersize=4)
         ax.axhline(np.mean(theory[:n]), color="0.7", linestyle="--", linewidth=1, label="products of cosines")
         ax.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8, rotation=30)
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.minorticks_off()
         ax.set(xlabel="frames of training", title=f"mean Delta of the first {n} features")
         ax.title.set_fontsize(10)

@@ -219,6 +219,8 @@ class GraphStatistics(Statistics):
     def without_groups(self) -> GraphStatistics:
         """The same with products of group sums folded into the edge term, so that sums of several fields add."""
         sums, known = self.sums, self.known
+        if not known.couplings and not known.mix[1].any():  # differences of neighbours only: there is nothing to fold
+            return self
         K, T = sums.n_channels, sums.first.shape[1]
         edges = np.zeros((T, T)) if sums.edges is None else sums.edges.copy()
         edges -= 2.0 * group_products(sums, known)
@@ -368,7 +370,8 @@ class FieldTree:
 def _merge_fields(a: tuple[int, GraphStatistics], b: tuple[int, GraphStatistics]) -> tuple[int, GraphStatistics]:
     """Both, relative to the shift of the first field; what came in stays, as a worker may still hold it."""
     (p, first), (_, second) = sorted((a, b), key=lambda one: one[0])
-    sums = merge(shifted(second.sums, second.shift - first.shift), first.sums)
+    delta = second.shift - first.shift
+    sums = merge(shifted(second.sums, delta) if delta.any() else second.sums.copy(), first.sums)
     known = replace(first.known, edge_weight=first.known.edge_weight + second.known.edge_weight)
     return p, replace(first, sums=sums, known=known)
 
