@@ -47,7 +47,7 @@ soak: $(VENV)/.installed-dev  ## Sanitizers, 2,000 random networks, 50 kills of 
 paper-scale: $(VENV)/.installed-plots  ## Train the paper's network on 231,660 images, about 20 minutes on two cores
 	$(PY) benchmarks/paper_scale.py
 
-rat: $(VENV)/.installed-plots  ## The rat in its box: slowness, place cells, head directions, 1,250 to 80,000 frames; hours
+rat: $(VENV)/.installed-plots  ## The rat in its box: slowness, place cells, head directions, 1,250 to 80,000 frames; an hour or more
 	$(PY) benchmarks/rat.py
 
 format: $(VENV)/.installed-dev  ## Let ruff fix and format the code

@@ -37,8 +37,6 @@ N_COMPASS = 8  # slow features that head-direction cells are made of
 IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 DIRECTION_SIZE = 2500
 N_PCA, PCA_FRAMES = 32, 4000
-ALL_FIELDS, SOME_FIELDS = 5000, 128
-"""Up to so many frames the lowest level is trained on all of its 567 fields, beyond on some of them."""
 BINS = (27, 17)  # of maps of the box: squares of 0.1
 N_ANGLES = 36
 METHODS = ("hisfa", "hsfa", "sfa")
@@ -143,8 +141,7 @@ def train(method: str, size: int, movement: dict[str, float], jobs: int, work: P
     """Train on a walk, look at another one; features of the test walk are kept for figures."""
     views, walk = make_rat_views(size, 0, box=BOX, lazy=True, **movement)
     unseen, there = make_rat_views(N_TEST, 1, box=BOX, lazy=True, **movement)
-    n_fields = None if size <= ALL_FIELDS else SOME_FIELDS
-    options = {"n_jobs": jobs, "memory_limit": "4 GiB", "n_fields": (n_fields, None)}
+    options = {"n_jobs": jobs, "memory_limit": "4 GiB"}
     model: Any = Direct() if method == "sfa" else getattr(presets, f"rat_{method}")(**options)
     wall, cpu = time.perf_counter(), time.process_time()
     model.fit(views)
@@ -157,7 +154,6 @@ def train(method: str, size: int, movement: dict[str, float], jobs: int, work: P
         save(model, work / f"{name}.higsfa")
     delta = [metrics.delta_values(some, graph=SequenceGraph()) for some in (Y, Z)]
     row: dict[str, Any] = {
-        "n_fields": n_fields,
         "wall_seconds": round(wall, 1),
         "cpu_seconds": round(cpu, 1),
         "delta_train": np.round(delta[0], 5).tolist(),
