@@ -11,7 +11,7 @@ KERNELS := $(wildcard src/higsfa/core/native/kernels.[ch])
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-processors test-processors-quick demo docs bench soak paper-scale format clean distclean
+.PHONY: help test test-processors test-processors-quick demo docs bench soak paper-scale rat format clean distclean
 
 help:  ## Show this list
 	@echo "Usage: make TARGET [PYTHON=python3.12] [WORKERS=4]"
@@ -50,6 +50,9 @@ soak: $(VENV)/.installed-dev  ## Sanitizers, 2,000 random networks, 50 kills of 
 
 paper-scale: $(VENV)/.installed-plots  ## Train the paper's network on 231,660 images, about 20 minutes on two cores
 	$(PY) benchmarks/paper_scale.py
+
+rat: $(VENV)/.installed-plots  ## The rat in its box: slowness, place cells, head directions, 1,250 to 80,000 frames; an hour or more
+	$(PY) benchmarks/rat.py
 
 format: $(VENV)/.installed-dev  ## Let ruff fix and format the code
 	$(PY) -m ruff check --fix .

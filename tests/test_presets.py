@@ -78,7 +78,7 @@ def terms(row):
 def printed(network):
     """The rows of a printed network, as dictionaries."""
     _, head, *rows, _ = str(network).splitlines()
-    return [dict(zip(head.split(), row.split(), strict=True)) for row in rows]
+    return [dict(zip(head.split(), row.replace(" shared", "").split(), strict=True)) for row in rows]
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -289,3 +289,28 @@ def test_qhsfa_gives_finite_features_far_outside_the_training_range_thanks_to_cl
     assert len(network.layers) == 7
     assert_finite_everywhere(network, X)
     assert not np.isfinite(network.set_params(clip_range=False).fit(X).transform(100 * X)).any()
+
+
+# --- the rat ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "kind"), [("rat_hisfa", HiSFA), ("rat_hsfa", HSFA)])
+def test_the_networks_of_the_rat_are_three_levels_of_two_steps(name, kind):
+    """Fields of 10 x 8 pixels at steps of 5 x 4, of 14 x 6 nodes at steps of 7 x 3, of 8 x 2; 32 features each."""
+    net = getattr(presets, name)()
+    assert type(net) is kind
+    table = printed(net)
+    assert [row["nodes"] for row in table] == ["9x63", "9x63", "2x8", "2x8", "1x1", "1x1"]
+    assert [int(row["inputs"]) for row in table] == [240, 32, 14 * 6 * 32, 32, 8 * 2 * 32, 32]
+    assert [int(row["expanded"]) for row in table] == [240, 560, 2688, 560, 512, 560]
+    assert {row["out"] for row in table} == {"32"}
+    assert table[-1]["sees"] == "40x320"
+    assert [layer.shared for layer in net.layers] == [True] * 4 + [False] * 2
+    assert [layer.field for layer in net.layers[::2]] == [(8, 10), (6, 14), (2, 8)]
+    assert [layer.stride for layer in net.layers[:4:2]] == [(4, 5), (3, 7)]
+
+
+def test_the_rat_keeps_six_slow_features_below_the_top():
+    assert [layer.n_slow for layer in presets.rat_hisfa().layers] == [6] * 5 + [32]
+    assert [layer.n_slow for layer in presets.rat_hisfa(n_slow=4).layers] == [4] * 5 + [32]
+    assert [layer.n_fields for layer in presets.rat_hsfa(n_fields=(64, 8)).layers] == [64, 64, 8, 8, None, None]

@@ -6,9 +6,10 @@ Structure and sizes of the paper's networks are in its table of networks. The au
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from higsfa.estimators import HGSFA, HSFA, HiGSFA, Layer
+from higsfa.estimators import HGSFA, HSFA, HiGSFA, HiSFA, Layer
 from higsfa.estimators.edges import make_front
 from higsfa.estimators.layer import design_pyramid
 from higsfa.graphs import ClusteredGraph, SerialGraph
@@ -22,6 +23,8 @@ __all__ = [
     "photographs",
     "pyramid",
     "qhsfa_1d",
+    "rat_hisfa",
+    "rat_hsfa",
 ]
 
 _FIELDS = [(6, 6), (3, 1), (1, 3), (3, 1), (1, 3), (3, 1), (1, 3), (3, 1), (1, 3), (1, 1)]
@@ -165,6 +168,61 @@ def qhsfa_1d(n_inputs: int, k: int = 8, **params: Any) -> HSFA:
     quadratic = "identity | quadratic"
     layers = [Layer(k if level == 0 else 2, n_components=k // 2, expansion=quadratic) for level in range(n_layers)]
     return HSFA(layers, input_shape=(n_inputs,), **params)
+
+
+_RAT_FIELDS = [((8, 10), (4, 5)), ((6, 14), (3, 7)), ((2, 8), (1, 1))]  # height, width
+
+
+def _rat_layers(n_slow: int | None, n_fields: Sequence[int | None]) -> list[Layer]:
+    """Three levels of nodes, each linear to 32 features and then quadratic to 32; the lower two share weights.
+
+    The last step has nothing above it that would need other information: all of its features are slow.
+    """
+    layers = []
+    for (field, stride), some in zip(_RAT_FIELDS, [*n_fields, None], strict=True):
+        own: dict[str, Any] = {"shared": stride != (1, 1), "n_fields": some, "n_slow": n_slow}
+        layers.append(Layer(field, stride, 32, expansion="identity", **own))
+        layers.append(Layer((1, 1), (1, 1), 32, expansion="identity | quadratic", **own))
+    layers[-1].n_slow = None if n_slow is None else 32
+    return layers
+
+
+def rat_hisfa(n_slow: int = 6, n_fields: Sequence[int | None] = (None, None), **params: Any) -> HiSFA:
+    """The journal's network for the views of a rat in a box (:func:`higsfa.datasets.make_rat_views`).
+
+    Every node is two layers here: linear to 32 features, then quadratic to 32. Both keep `n_slow` slow features and
+    what else is needed to rebuild their input; only the last step of all has 32 slow features.
+
+    Parameters
+    ----------
+    n_slow : int, default=6
+        Slow features of every node.
+    n_fields : two of int or None, default=(None, None)
+        Fields that the shared nodes of the first and the second level are trained on, of 567 and 16; None for all. Some
+        are enough where there are many frames; see ``docs/rat.md``.
+    **params
+        Other parameters of :class:`higsfa.HiSFA`.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> print(presets.rat_hisfa())  # doctest: +ELLIPSIS
+    HiSFA for input 40x320x3, not fitted
+    layer        nodes  field  stride    sees  inputs  expanded  out
+        1  9x63 shared   8x10     4x5    8x10     240       240   32
+        2  9x63 shared    1x1     1x1    8x10      32       560   32
+        3   2x8 shared   6x14     3x7   28x75    2688      2688   32
+        4   2x8 shared    1x1     1x1   28x75      32       560   32
+        5          1x1    2x8     1x1  40x320     512       512   32
+        6          1x1    1x1     1x1  40x320      32       560   32
+    (nodes: ...)
+    """
+    return HiSFA(_rat_layers(n_slow, n_fields), **{"input_shape": (40, 320, 3), **params})
+
+
+def rat_hsfa(n_fields: Sequence[int | None] = (None, None), **params: Any) -> HSFA:
+    """The network of :func:`rat_hisfa` with slow features only."""
+    return HSFA(_rat_layers(None, n_fields), **{"input_shape": (40, 320, 3), **params})
 
 
 def photographs(input_shape: Any = (64, 64), graph: Any = "auto", **params: Any) -> Any:

@@ -9,6 +9,7 @@ FILES = {"kind": "folder", "folder": "f", "csv": "t.csv"}
 BASES = {
     "faces": {"kind": "faces"},
     "toy": {"kind": "toy"},
+    "rat": {"kind": "rat"},
     "digits": {"kind": "digits"},
     "npz": {"kind": "npz", "file": "a.npz"},
     "folder": FILES,
@@ -25,6 +26,8 @@ def config(kind="faces"):
     [
         ("faces", {"n_train": 2000, "n_test": 500, "size": 64, "seed": 0, "images_per_person": 1, "races": ["B", "W"]}),
         ("toy", {"n_train": 10_000, "n_test": 5000, "seed": 0}),
+        ("rat", {"n_train": 10_000, "n_test": 5000, "seed": 0, "speed": 0.06, "turn": 0.5}),
+        ("rat", {"persistence": 10.0, "turn_persistence": 2.0}),
         ("npz", {"images": "images", "train": "train", "test": "test", "split": None, "pixel_range": None}),
         ("folder", {"size": 96, "normalise_contrast": True, "on_bad_file": "raise", "path_column": "file"}),
         (
@@ -89,6 +92,9 @@ LIMITS = [
     ("toy", "network.width", [0.1, 10], [0, -1, 10.5, float("nan")]),
     ("toy", "head.mirror", ["auto", True, False], ["both", 2]),
     ("toy", "data.labels", [["a"], ["a"] * 100, ["x" * 200]], [[], ["a"] * 101, [""], ["x" * 201]]),
+    ("rat", "data.n_train", [1, 1_000_000], [0, 1_000_001]),
+    ("rat", "data.speed", [0, 1000], [-0.1, 1000.1]),
+    ("rat", "data.turn", [0, 1000], [-0.1, 1000.1]),
     ("faces", "data.size", [16, 512], [15, 513]),
     ("faces", "data.images_per_person", [1, 1000], [0, 1001]),
     ("faces", "data.races", [["B"], ["B", "W", "A", "H"]], [[], ["B", "W", "A", "H", "B"], ["X"]]),

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from higsfa.datasets import read_morph2
+from higsfa import presets
+from higsfa.datasets import make_rat_views, read_morph2
 from higsfa.experiments import ExperimentError, load_config, with_values
 from higsfa.experiments.data import read_data
-from higsfa.experiments.methods import make_graph
-from higsfa.experiments.split import decoded, open_experiment, read_labels
+from higsfa.experiments.methods import make_graph, make_network
+from higsfa.experiments.split import Label, decoded, open_experiment, read_labels
 from higsfa.images import FaceSampler, normalize_contrast
 from higsfa.io.arrays import read_npz
 
@@ -266,3 +267,19 @@ def test_persons_that_are_not_known_are_groups_of_their_own(pictures, small):
     assert len(set(groups.tolist())) == 21
     assert groups[0] == groups[1] != groups[2]
     assert groups[38] != groups[39]
+
+
+def test_the_walk_of_the_rat_is_cut_in_two_and_its_movement_is_that_of_the_config():
+    config = with_values(load_config("rat"), {"data.n_train": 12, "data.n_test": 5, "data.turn": 0.01, "data.seed": 3})
+    data = read_data(config.data)
+    views, walk = make_rat_views(17, 3, turn=0.01)
+    assert np.array_equal(np.asarray(data.source), views)
+    assert data.is_test.tolist() == [False] * 12 + [True] * 5
+    assert all(np.array_equal(data.labels[name], walk[name]) for name in ("x", "y", "direction"))
+
+
+def test_the_rat_of_the_config_is_the_preset():
+    config = load_config("rat")
+    labels = [Label("x", True, None), Label("y", True, None)]
+    network = make_network(config, labels, (40, 320, 3))
+    assert network._planned((40, 320, 3)) == presets.rat_hisfa()._planned((40, 320, 3))

@@ -114,7 +114,7 @@ def test_wrong_networks_are_refused_before_training():
 def test_methods_are_named_and_have_roles():
     config = with_values(
         load_config("faces"),
-        {"comparison.methods": ["chance", "pca", "hgsfa", "pca", "lda"], "comparison.sensitivity": [1.5, 1.5]},
+        {"comparison.methods": ["chance", "pca", "hgsfa", "pca", "lda", "gsfa"], "comparison.sensitivity": [1.5, 1.5]},
     )
     found = methods_of(config)
     assert [(m.key, m.name, m.role, m.delta_threshold) for m in found] == [
@@ -123,10 +123,11 @@ def test_methods_are_named_and_have_roles():
         ("pca", "PCA", "comparison", None),
         ("hgsfa", "HGSFA", "comparison", None),
         ("lda", "PCA + LDA", "comparison", None),
+        ("gsfa", "PCA + GSFA", "comparison", None),
         ("threshold-1.5", "HiGSFA, delta_threshold 1.5", "sensitivity", 1.5),
     ]
-    assert [m.network for m in found] == ["main", None, None, "hgsfa", None, "main"]
-    assert [m.is_rebuilt for m in found] == [True, False, True, True, False, False]
+    assert [m.network for m in found] == ["main", None, None, "hgsfa", None, None, "main"]
+    assert [m.is_rebuilt for m in found] == [True, False, True, True, False, True, False]
     assert methods_of(faces(network__kind="HGSFA"))[0].name == "HGSFA"
     assert methods_of(faces(network__preset="hgsfa_g3"))[0].name == "HGSFA"
 

@@ -373,3 +373,14 @@ def test_at_most_2000_samples_and_20_features_are_kept_for_figures(tmp_path):
     assert run.examples["feature_rows"][[0, -1]].tolist() == [0, 2499]
     assert run.metrics["methods"][0]["delta"]["label"] == "time"
     assert run.metrics["data"]["image_shape"] is None
+
+
+def test_gsfa_on_principal_components_finds_the_hidden_signal_of_the_toy(tmp_path):
+    """All four inputs are seen at once, so the product of two of them, the slowest signal, is found."""
+    changes = {"data.n_train": 3000, "data.n_test": 1000, "network.n_jobs": 1, "comparison.methods": ["gsfa"]}
+    run = train(
+        with_values(load_config("toy"), changes | {"comparison.n_used_features": {"gsfa": 1}}), tmp_path / "run"
+    )
+    method = run.metrics["methods"][1]
+    assert method["name"] == "PCA + GSFA"
+    assert method["delta"]["test"][0] < 0.08  # of s1: 0.04

@@ -106,6 +106,7 @@ LAYER = PRESERVING | {
     "expansion": EXPANSIONS,
     "pca": COUNT_OR_NOT,
     "shared": BOOLEAN,
+    "n_fields": [None, 1, np.int64(3)],
     "pad": BOOLEAN,
     "shrinkage": REAL,
 }

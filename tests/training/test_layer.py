@@ -8,7 +8,7 @@ import pytest
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_info
 
-from higsfa import HGSFA, IGSFA, HiGSFA, Layer
+from higsfa import HGSFA, HSFA, IGSFA, SFA, HiGSFA, Layer
 from higsfa.core.expansion.expansion import as_expansion
 from higsfa.core.native.tile import Rows
 from higsfa.core.node.frontend import Frontend
@@ -163,6 +163,37 @@ def test_a_shared_node_is_trained_on_all_fields(recipe, pca, offset):
     np.testing.assert_allclose(node.delta_values, deltas[: len(node.delta_values)], atol=1e-8)
     Y = found.transform(X).reshape(-1, 2)
     np.testing.assert_allclose(np.repeat(v, 3) @ Y[:, 0] / v.sum(), 0, atol=1e-7 * max(offset, 1))
+
+
+@pytest.mark.parametrize("n_fields", [None, 3])
+def test_a_shared_node_is_one_sfa_of_all_fields_as_recordings(n_fields, monkeypatch):
+    """Fields stacked as samples, one recording each; with `n_fields` only those that training takes."""
+    monkeypatch.setattr(driver, "NETWORK_BLOCK", 64)
+    X, _ = data(15)
+    layers = [
+        Layer(3, 2, 3, shared=True, n_fields=n_fields, expansion="identity"),
+        Layer(1, 1, 2, shared=True, n_fields=n_fields, expansion="identity | quadratic"),
+    ]
+    found = HSFA(layers).fit(X)
+    H = np.stack([X[:, a : a + 3] for a in range(0, 13, 2)])  # (fields, samples, inputs)
+    seen = range(len(H))
+    if n_fields is not None:
+        seen = [list(index) for index in found.layers_[0].trained.plan.trained.fields.index]
+        seen = [index[0] // 2 for index in seen]
+        assert len(set(seen)) == n_fields
+    for width, expansion, fitted in zip((3, 2), ("identity", "identity | quadratic"), found.layers_, strict=True):
+        stacked = np.concatenate([H[f] for f in seen])
+        sfa = SFA(width, expansion=expansion).fit(stacked, groups=np.repeat(np.arange(len(seen)), N))
+        np.testing.assert_allclose(fitted.nodes[0].delta_values[:width], sfa.delta_values_, atol=1e-9)
+        H = np.stack([sfa.transform(field) for field in H])
+    np.testing.assert_allclose(found.transform(X), np.concatenate(list(H), axis=1), atol=1e-8)
+    again = HSFA(layers, n_jobs=3).fit(X)
+    assert np.array_equal(again.transform(X), found.transform(X))
+
+
+def test_some_fields_are_for_shared_weights_only():
+    with pytest.raises(ValueError, match=r"layer 1: n_fields=3 is for shared weights"):
+        HSFA([Layer(3, 2, 3, n_fields=3)]).fit(data(15)[0])
 
 
 @pytest.mark.parametrize("name", ["identity", "identity | quadratic"])

@@ -2,6 +2,7 @@
 
 from higsfa.datasets.faces import draw_faces, face_parameters, make_faces, with_age
 from higsfa.datasets.patches import make_moving_patches
+from higsfa.datasets.rat import RatBox, make_rat_views
 from higsfa.datasets.readers import ImageSet, read_fairface, read_fgnet, read_folder, read_morph2, read_utkface
 from higsfa.datasets.toy import make_toy
 from higsfa.evaluation.protocols import (
@@ -16,6 +17,7 @@ from higsfa.evaluation.protocols import (
 
 __all__ = [
     "ImageSet",
+    "RatBox",
     "Split",
     "binary_race",
     "cross_database",
@@ -24,6 +26,7 @@ __all__ = [
     "leave_persons_out",
     "make_faces",
     "make_moving_patches",
+    "make_rat_views",
     "make_toy",
     "random_splits",
     "read_fairface",

@@ -53,6 +53,9 @@ class Layer(BaseEstimator):
         Lower bound on the scales, relative to the largest amplitude.
     shared : bool, default=False
         Weight sharing: one node, trained on all fields, serves the whole layer.
+    n_fields : int, optional
+        With shared weights: train on this number of fields, the same in every run, instead of all of them. Where there
+        are many fields and samples, some fields are enough; features are computed for all fields.
     pad : bool, default=False
         If fields do not fit the grid, move the last one inward instead of raising an error.
     shrinkage : float or "auto", default=0.0
@@ -78,6 +81,7 @@ class Layer(BaseEstimator):
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "pca": [Interval(Integral, 1, None, closed="left"), None],
         "shared": ["boolean"],
+        "n_fields": [Interval(Integral, 1, None, closed="left"), None],
         "pad": ["boolean"],
     }
 
@@ -94,6 +98,7 @@ class Layer(BaseEstimator):
         scaling: str = "sensitivity",
         min_scale: float = 1e-3,
         shared: bool = False,
+        n_fields: int | None = None,
         pad: bool = False,
         shrinkage: Any = 0.0,
         weighted: bool = False,
@@ -123,7 +128,10 @@ class Layer(BaseEstimator):
             shrinkage=self.shrinkage if self.shrinkage == AUTO else float(self.shrinkage),
         )
         expansion = as_expansion(self.expansion)
-        plan = LayerPlan(fields, width, expansion, self.pca, bool(self.shared), clip_range, options)
+        if self.n_fields is not None and not self.shared:
+            raise ValueError(f"{name}: n_fields={self.n_fields} is for shared weights only; add shared=True")
+        shared = bool(self.shared)
+        plan = LayerPlan(fields, width, expansion, self.pca, shared, clip_range, options, n_fields=self.n_fields)
         try:
             plan.frontend_size  # noqa: B018  an expansion that does not fit is an error here
         except ValueError as error:

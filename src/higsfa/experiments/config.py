@@ -152,6 +152,22 @@ class ToyData(AnyData):
     seed: Seed = 0
 
 
+Rate = Annotated[float, Field(ge=0, le=1000)]
+
+
+class RatData(AnyData):
+    """Views of a rat in a box; its movement is that of `datasets.make_rat_views`."""
+
+    kind: Literal["rat"]
+    n_train: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    n_test: Annotated[int, Field(ge=1, le=1_000_000)] = 5_000
+    seed: Seed = 0
+    speed: Rate = 0.06
+    turn: Rate = 0.5
+    persistence: Rate = 10.0
+    turn_persistence: Rate = 2.0
+
+
 class NpzData(AnyData):
     kind: Literal["npz"]
     file: Path
@@ -207,7 +223,7 @@ class FolderData(FileData):
 
 
 DataTable = Annotated[
-    FacesData | DigitsData | ToyData | NpzData | Morph2Data | NamedFilesData | FairfaceData | FolderData,
+    FacesData | DigitsData | ToyData | RatData | NpzData | Morph2Data | NamedFilesData | FairfaceData | FolderData,
     Field(discriminator="kind"),
 ]
 
@@ -347,7 +363,7 @@ class ProtocolTable(Table):
     seed: Seed = 0
 
 
-Method = Literal["hgsfa", "higsfa_hgsfa_parameters", "pca", "lda", "chance"]
+Method = Literal["hgsfa", "higsfa_hgsfa_parameters", "pca", "lda", "gsfa", "chance"]
 
 
 class ComparisonTable(Table):

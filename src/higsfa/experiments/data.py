@@ -191,6 +191,10 @@ def _made(table: Any, n_jobs: int | None) -> Samples:
     if isinstance(table, tables.ToyData):
         X, signals = datasets.make_toy(n, random_state=table.seed)
         return Samples(sources.array(X), dict(signals), "toy signals", is_test)
+    if isinstance(table, tables.RatData):
+        moves = {name: getattr(table, name) for name in ("speed", "turn", "persistence", "turn_persistence")}
+        views, walk = datasets.make_rat_views(n, table.seed, lazy=True, **moves)
+        return Samples(views, dict(walk), "rat in a box", is_test, FILES_RANGE)
     people: Any = {"images_per_person": table.images_per_person, "races": tuple(table.races)}
     images, labels = datasets.make_faces(n, table.size, table.seed, n_jobs=n_jobs, **people)
     return Samples(sources.array(images), dict(labels), "synthetic faces", is_test, FILES_RANGE)

@@ -1,4 +1,4 @@
-"""The methods of an experiment and their features on one fold: the network, others to compare with, PCA, LDA."""
+"""The methods of an experiment and their features on one fold: the network, and others to compare with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from higsfa import HGSFA, HiGSFA, Layer, presets
+from higsfa import GSFA, HGSFA, HiGSFA, Layer, presets
 from higsfa.core.graph.labels import encode_classes, missing
 from higsfa.experiments.config import RECIPES, Config, GraphPart
 from higsfa.experiments.data import BLOCK_VALUES
@@ -30,6 +30,7 @@ NAMES = {
     "higsfa_hgsfa_parameters": "HiGSFA, HGSFA parameters",
     "pca": "PCA",
     "lda": "PCA + LDA",
+    "gsfa": "PCA + GSFA",
     "chance": "chance",
 }
 
@@ -46,7 +47,7 @@ class Method:
     @property
     def network(self) -> str | None:
         """The network that it trains, as `make_network` knows it; None if it trains none."""
-        if self.key in ("pca", "lda", "chance"):
+        if self.key in ("pca", "lda", "gsfa", "chance"):
             return None
         return self.key if self.role == "comparison" else "main"
 
@@ -229,6 +230,10 @@ def _linear(method: Method, config: Config, labels: list[Label], sets: Sets, log
         if method.key == "lda":
             known = sets.supervised.labels
             maps = [([label], _discriminants(supervised[1], known[label.name], label)) for label in labels]
+        if method.key == "gsfa":
+            node = GSFA(most, graph=make_graph(config, labels), expansion="identity | quadratic")
+            seen = supervised[0] if sets.network is sets.supervised else projected(source)
+            maps = [(labels, node.fit(seen, sets.network.labels).transform)]
         fitted = time.perf_counter()
         log.stage(f"{what}: features of {len(sets.test):,} test samples")
         test = features_of(projected, sets.test.source, mirror)

@@ -23,7 +23,7 @@ from higsfa.sources import Source
 
 USUAL_LABELS = {
     **dict.fromkeys(("faces", "morph2", "utkface", "fairface"), ("age", "gender", "race")),
-    **{"digits": ("digit",), "toy": ("s1",), "fgnet": ("age",)},
+    **{"digits": ("digit",), "toy": ("s1",), "rat": ("x", "y"), "fgnet": ("age",)},
 }
 MAX_LABEL = LARGEST / 100  # errors of such a label are numbers that metrics.json may hold
 CUT = {"eyes": "aligned by the eyes", "centre": "cut about their centre", None: "taken as they are"}

@@ -26,7 +26,7 @@ RECIPES: dict[str, Any] = {
     for recipe in (*_LABELLED, *_LOW_RANK, graphs.SequenceGraph, graphs.EdgeGraph, graphs.GraphSum)
 }
 LEFT_OUT = ("regressor",)  # parameters that are not saved
-ADDED: dict[str, Any] = {"label_kinds": None, "front": None}
+ADDED: dict[str, Any] = {"label_kinds": None, "front": None, "n_fields": None}
 """Parameters that came after the first files of protocol 1, with what those mean."""
 MAX_DEPTH = 8  # of sums of recipes within sums
 MAX_EXPANSION, MAX_TERM = 4096, 128  # characters

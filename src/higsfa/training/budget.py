@@ -119,30 +119,33 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
     peak, peak_disk, passes = held["memory"] + working, held["disk"], 1
     layers = []
     for k, plan in enumerate(plans):
-        nodes = plan.fields.n_nodes
-        features = n_samples * nodes * plan.n_components * work.itemsize
+        nodes = plan.trained.fields.n_nodes
+        features = n_samples * plan.fields.n_nodes * plan.n_components * work.itemsize
         unknown = k == 0 or plans[k - 1].shared  # means of the inputs are not known beforehand
         first_pass = plan.pca is not None or (unknown and not plan.expansion.is_linear)
         # The pass for means and principal components sums products of raw inputs, and keeps a covariance of each node.
         T = max(plan.frontend_size, plan.n_raw if first_pass else 0)
         sums = 8 * ((work.n_channels + 3) * T * T + (work.n_channels + work.n_atoms) * T)
         kept = 8 * nodes * plan.n_raw**2 if first_pass else 0
+        # Sums of fields that share weights wait on the levels of a tree, and in each thread for their turn.
+        if plan.shared and nodes > 1:
+            folded = 8 * (work.n_channels + 1) * (T * T + T)
+            kept += folded * min(nodes, ceil(log2(nodes)) + 1 + n_jobs)
         free = limit - held["memory"] - working - kept
-        least = nodes if plan.shared else 1
         below_kept = place != "nowhere"
         if below_kept:
-            at_once, copies = (nodes if plan.shared else n_jobs), levels + 1
+            at_once, copies = min(nodes, n_jobs) if plan.shared else n_jobs, levels + 1
         else:
             at_once, copies = min(nodes, max(free, 0) // (sums * levels)), levels
             passes += (ceil(nodes / max(at_once, 1)) + first_pass) if k or input_place == "nowhere" else 0
         need = at_once * sums * copies + kept
-        if at_once < least or need - kept > free:
+        if at_once < 1 or need - kept > free:
             if disk:  # nodes trained one after the other need less memory if what they read is computed again
                 return make_budget(work, limit)
             raise ValueError(
                 f"memory_limit: {limit / 2**20:.1f} MiB are not enough to train layer {k + 1} "
                 f"({nodes} nodes of {T} variables); "
-                f"at least {mib(held['memory'] + working + kept + max(least, at_once) * sums * copies)} are"
+                f"at least {mib(held['memory'] + working + kept + max(1, at_once) * sums * copies)} are"
             )
         place = "nowhere"
         if k + 1 < len(plans):
@@ -153,7 +156,8 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
         peak = max(peak, held["memory"] + working + need + (features if place == "memory" else 0))
         peak_disk = max(peak_disk, held["disk"] + (features if place == "disk" else 0))
         size = plan.frontend_size
-        operations = float(n_samples) * nodes * (size * size / 2 + plan.n_components * (size + plan.n_inputs))
+        encoded = plan.fields.n_nodes * plan.n_components * (size + plan.n_inputs)
+        operations = float(n_samples) * (nodes * size * size / 2 + encoded)
         layers.append(LayerBudget(features, sums, place, at_once, operations))
         held = {name: held[name] - lagging[name] for name in held}
         lagging = dict.fromkeys(held, 0)

@@ -310,7 +310,7 @@ def describe_layers(plans: Sequence[LayerPlan]) -> Key:
         key[f"layer {number}"] = (
             f"grid {fields.grid}, field {fields.field}, stride {fields.stride}, pad {fields.pad}, width {plan.width}, "
             f"expansion {expansion}, pca {plan.pca}, shared {plan.shared}, clip_range {plan.clip_range}, "
-            f"{plan.options}"
+            f"{plan.options}" + ("" if plan.n_fields is None else f", n_fields {plan.n_fields}")
         )
     return key
 

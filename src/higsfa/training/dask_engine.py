@@ -27,6 +27,7 @@ from higsfa.training.checkpoints import Checkpoint
 from higsfa.training.gather import gather
 from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, statistics_of, train_nodes
 from higsfa.training.runner import Runner, one_blas_thread, one_by_one
+from higsfa.training.statistics import add_fields
 from higsfa.training.stores import Block, Schedule, feature_major, field_of
 
 Floats = NDArray[np.float64]
@@ -185,7 +186,9 @@ class DaskGathering:
     on_node: Callable[[int], None] = lambda _: None
     run: Runner = field(default=one_by_one)
 
-    def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]:
+    def __call__(
+        self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce, fold: bool = False
+    ) -> list[Any]:
         n = plan.fields.n_nodes
         job = Job(
             self.fit,
@@ -220,7 +223,8 @@ class DaskGathering:
         for lo in range(0, n, step):
             some = self._submit(_some, total, lo, min(lo + step, n))
             parts.append(self._submit(_reduce, held, some, lo, shifts, work))
-        return [result for part in self.client.gather(parts) for result in part]
+        results = [result for part in self.client.gather(parts) for result in part]
+        return [add_fields(results)] if fold else results
 
     def _submit(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         return self.client.submit(function, *args, key=f"higsfa-{function.__name__}-{uuid.uuid4().hex}", **options)
@@ -283,7 +287,7 @@ def _train_layers(
     means = None
     n_workers = max(1, len(client.scheduler_info()["workers"]))
     for k, plan in enumerate(plans):
-        on_node = on_layer(k, plan.fields.n_nodes * len(schedule.tiles))
+        on_node = on_layer(k, plan.trained.fields.n_nodes * len(schedule.tiles))
         layer = None if checkpoint is None else checkpoint.load_layer(k, plan)
         if layer is None:
             below, keep = tuple(layers), limit // n_workers
@@ -292,7 +296,7 @@ def _train_layers(
             if checkpoint is not None:
                 checkpoint.save_layer(k, layer)
         else:
-            on_node(plan.fields.n_nodes * len(schedule.tiles))
+            on_node(plan.trained.fields.n_nodes * len(schedule.tiles))
         layers.append(layer)
         means = layer.output_means
     return layers

@@ -27,7 +27,7 @@ from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums.accumulate import PILOT, NodeSums
 from higsfa.training.gather import gather, in_blocks
 from higsfa.training.runner import Runner
-from higsfa.training.statistics import GraphStatistics, Origin, add_fields
+from higsfa.training.statistics import FieldTree, GraphStatistics, Origin
 from higsfa.training.stores import Block, Features, Schedule, Store, field_of
 
 Floats = NDArray[np.float64]
@@ -52,6 +52,7 @@ class LayerPlan:
     clip_range : whether the range guard is on.
     options : what the nodes extract; n_components is a number.
     rounding : relative rounding of the data, where it is coarser than that of the products.
+    n_fields : number of fields that a shared node is trained on; None for all.
     n_below : values that the layer below has for a sample.
     n_raw, n_inputs, children : raw inputs of a node; its inputs after the projection, and their children.
     n_components : features of a node.
@@ -65,6 +66,7 @@ class LayerPlan:
     clip_range: bool
     options: NodeOptions
     rounding: float = field(default=0.0, compare=False)  # of the data, not of the layer
+    n_fields: int | None = field(default=None, compare=False)  # of training, not of the layer
     n_below: int = field(init=False, compare=False, repr=False)
     n_raw: int = field(init=False, compare=False, repr=False)
     n_inputs: int = field(init=False, compare=False, repr=False)
@@ -81,6 +83,15 @@ class LayerPlan:
             children=self.fields.children if self.pca is None else 1,
             n_components=self.options.n_components,
         )
+
+    @cached_property
+    def trained(self) -> LayerPlan:
+        """The layer with the fields alone that it is trained on, drawn without regard to the data."""
+        n, wanted = self.fields.n_nodes, self.n_fields
+        if not self.shared or wanted is None or wanted >= n:
+            return self
+        some = np.sort(np.random.default_rng(0).choice(n, wanted, replace=False))
+        return replace(self, fields=self.fields.some(some), n_fields=None)
 
     def precision(self, dtype: np.dtype[Any]) -> float:
         """Relative precision of sums whose products are of this type."""
@@ -185,7 +196,10 @@ class Gathering(Protocol):
     @property
     def run(self) -> Runner: ...
 
-    def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]: ...
+    def __call__(
+        self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce, fold: bool = False
+    ) -> list[Any]:
+        """With `fold`, what the statistics of all fields are reduced to is added up, to one entry."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,6 +212,7 @@ class ThreadGathering:
     on_node : called with the number of node-tiles that were added, for progress.
     saved : where finished nodes and sums are saved.
     use : called with the index of each trained node and the node, right away.
+    fields : where what statistics are reduced to is added up.
     """
 
     plan: LayerPlan
@@ -209,13 +224,16 @@ class ThreadGathering:
     on_node: Callable[[int], None] = lambda _: None
     saved: PassStore | None = None
     use: Callable[[int, Node], None] = lambda p, node: None
+    fields: FieldTree | None = None
 
-    def __call__(self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce) -> list[Any]:
-        this = self
+    def __call__(
+        self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce, fold: bool = False
+    ) -> list[Any]:
+        this = replace(self, fields=FieldTree()) if fold else self
         if plan is not self.plan:  # a pass before it, for means and principal components
-            this = replace(self, on_node=lambda _: None, saved=None, use=lambda p, node: None)
+            this = replace(this, on_node=lambda _: None, saved=None, use=lambda p, node: None)
         elif plan.shared:
-            this = replace(self, saved=None, use=lambda p, node: None)
+            this = replace(this, saved=None, use=lambda p, node: None)
         n = plan.fields.n_nodes
         finished = {} if this.saved is None else this.saved.finished()
         results: list[Any] = [finished.get(p) for p in range(n)]
@@ -228,7 +246,7 @@ class ThreadGathering:
                     this.on_node(len(nodes) * len(self.schedule.tiles))
                 else:
                     this._tile_by_tile(plan, frontends, reduce, results, nodes)
-        return results
+        return results if this.fields is None else [this.fields.total()]
 
     def _node_by_node(self, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any]) -> None:
         index, below = plan.fields.index, self.below
@@ -276,9 +294,13 @@ class ThreadGathering:
         return NodeSums(frontend, self.schedule.plan, self.dtype, first=first)
 
     def _conclude(self, p: int, sums: NodeSums, reduce: Reduce, results: list[Any]) -> None:
-        results[p] = reduce(statistics_of(sums, self.plan.precision(self.dtype)))
+        result = reduce(statistics_of(sums, self.plan.precision(self.dtype)))
+        if self.fields is not None:
+            self.fields.add(p, result)
+            return
+        results[p] = result
         if self.saved is not None:
-            self.saved.add(p, results[p])
+            self.saved.add(p, result)
 
 
 # ---------------------------------------------------------------------------------------------- training
@@ -293,14 +315,16 @@ def train_nodes(gathering: Any, means: Floats | None, choose: Choose | None = No
     means : (nodes below, width) means of those features, or None if they are not known (raw input).
     choose : fills in options that the plan leaves open.
     """
+    plan = gathering.plan
+    gathering = replace(gathering, plan=plan.trained)
     frontends = make_frontends(gathering, means)
     if choose is not None:
-        gathering = replace(gathering, plan=choose(frontends))
-    plan = gathering.plan
+        plan = choose(frontends)
+        gathering = replace(gathering, plan=plan.trained)
     solve = partial(GraphStatistics.solve, options=plan.options, clip_range=plan.clip_range)
     if plan.shared:
-        parts = gathering(plan, frontends, GraphStatistics.without_groups)
-        return TrainedLayer(plan, (solve(add_fields(parts)),))
+        (whole,) = gathering(gathering.plan, frontends, GraphStatistics.without_groups, fold=True)
+        return TrainedLayer(plan, (solve(whole),))
     return TrainedLayer(plan, tuple(gathering(plan, frontends, solve)))
 
 

@@ -6,8 +6,9 @@ added can be taken away again (``a - b``): whole recordings, samples of classes,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions, solve_node
 from higsfa.core.sums.plan import class_plan, label_plan
-from higsfa.core.sums.sums import Covariances, Sums, covariances, group_products, merge, scaled, shifted, zero
+from higsfa.core.sums.sums import Covariances, Sums, Tree, covariances, group_products, merge, scaled, shifted, zero
 from higsfa.core.sums.tile import Plan, Weighting, unit_of
 
 Floats = NDArray[np.float64]
@@ -218,6 +219,8 @@ class GraphStatistics(Statistics):
     def without_groups(self) -> GraphStatistics:
         """The same with products of group sums folded into the edge term, so that sums of several fields add."""
         sums, known = self.sums, self.known
+        if not known.couplings and not known.mix[1].any():  # differences of neighbours only: there is nothing to fold
+            return self
         K, T = sums.n_channels, sums.first.shape[1]
         edges = np.zeros((T, T)) if sums.edges is None else sums.edges.copy()
         edges -= 2.0 * group_products(sums, known)
@@ -345,13 +348,40 @@ class ClassStatistics(Statistics):
         return replace(self, sums=sums, classes=classes)
 
 
-def add_fields(parts: list[GraphStatistics]) -> GraphStatistics:
-    """Statistics of one node over several fields, of which each saw all samples; groups are folded already."""
-    first, total = parts[0], parts[0].sums.copy()  # sums that a worker returned may still be its own
-    for part in parts[1:]:
-        total = merge(total, shifted(part.sums, part.shift - first.shift))
-    whole = replace(first.known, edge_weight=first.known.edge_weight * len(parts))
-    return replace(first, sums=total, known=whole)
+class FieldTree:
+    """Adds up the statistics of one node over several fields, of which each saw all samples; groups are folded already.
+
+    Fields are added as they come, by several threads; they are merged in a fixed tree, so only few of them wait.
+    """
+
+    def __init__(self) -> None:
+        self._tree, self._lock = Tree(_merge_fields), Lock()
+
+    def add(self, p: int, part: GraphStatistics) -> None:
+        """Add the statistics over field p."""
+        with self._lock:
+            self._tree.add(p, (p, part))
+
+    def total(self) -> GraphStatistics:
+        whole: GraphStatistics = self._tree.total()[1]
+        return whole
+
+
+def _merge_fields(a: tuple[int, GraphStatistics], b: tuple[int, GraphStatistics]) -> tuple[int, GraphStatistics]:
+    """Both, relative to the shift of the first field; what came in stays, as a worker may still hold it."""
+    (p, first), (_, second) = sorted((a, b), key=lambda one: one[0])
+    delta = second.shift - first.shift
+    sums = merge(shifted(second.sums, delta) if delta.any() else second.sums.copy(), first.sums)
+    known = replace(first.known, edge_weight=first.known.edge_weight + second.known.edge_weight)
+    return p, replace(first, sums=sums, known=known)
+
+
+def add_fields(parts: Iterable[GraphStatistics]) -> GraphStatistics:
+    """The total of a :class:`FieldTree`."""
+    tree = FieldTree()
+    for p, part in enumerate(parts):
+        tree.add(p, part)
+    return tree.total()
 
 
 @dataclass(frozen=True, eq=False)
