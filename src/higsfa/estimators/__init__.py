@@ -1,5 +1,6 @@
 """scikit-learn estimators."""
 
+from higsfa.estimators.delays import DelayEmbedding
 from higsfa.estimators.edges import OrientedEdges
 from higsfa.estimators.gsfa import GSFA, IGSFA
 from higsfa.estimators.label_head import LabelClassifier, LabelHead, LabelRegressor
@@ -14,6 +15,7 @@ __all__ = [
     "IGSFA",
     "ISFA",
     "SFA",
+    "DelayEmbedding",
     "HiGSFA",
     "HiSFA",
     "LabelClassifier",

@@ -6,28 +6,45 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from higsfa.core.graph import build
 from higsfa.core.node.solve import AUTO
 from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators.choice import add_folds, divide, subset
 from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
+from higsfa.estimators.recordings import OverRecordings, Recordings, Series, averaged, missing_rows, with_past
 from higsfa.estimators.stream import StreamEstimator, exact, joined
-from higsfa.estimators.validation import assign, check_data, unchanged_on_error, warn_if_recording
+from higsfa.estimators.validation import (
+    LAG,
+    assign,
+    check_data,
+    check_out,
+    dask_transform,
+    is_dask,
+    product_dtype,
+    unchanged_on_error,
+    warn_if_recording,
+)
 from higsfa.graphs import SequenceGraph
+from higsfa.graphs.recipes import check_weights
 from higsfa.training.gather import NodeData
-from higsfa.training.sources import as_source
+from higsfa.training.sources import Source, as_source
 from higsfa.training.statistics import Origin, SequenceStatistics
 
+OTHER = object()
+"""A recording that no other one goes on from."""
 
-class SequenceEstimator(StreamEstimator):
-    """`fit` and `partial_fit` on time series."""
+
+class SequenceEstimator(OverRecordings, StreamEstimator):
+    """`fit`, `partial_fit` and `transform` of time series."""
 
     _parameter_constraints = {
         **StreamEstimator._parameter_constraints,
-        "lag": [Interval(Integral, 1, None, closed="left")],
+        "lag": LAG,
+        "delays": [Interval(Integral, 0, None, closed="left")],
+        "node_weights": [StrOptions({"degree"}), None],
     }
 
     def __init__(
@@ -35,7 +52,9 @@ class SequenceEstimator(StreamEstimator):
         n_components: int | None = None,
         *,
         expansion: Any = "identity",
-        lag: int = 1,
+        lag: Any = 1,
+        delays: int = 0,
+        node_weights: str | None = None,
         shrinkage: Any = 0.0,
         clip_range: bool = True,
         center: Any = None,
@@ -45,52 +64,91 @@ class SequenceEstimator(StreamEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(NO_LABELS)
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+    def fit(
+        self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None, pair_weight: Any = None
+    ) -> Any:
         """Fit on one or several recordings, with samples in time order.
 
         {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            X = check_data(self, X, reset=True, min_samples=2)
+            given = Recordings.of(X, groups)
+            source = check_data(self, given.X, reset=True, min_samples=2)
             warn_if_recording(y, groups)
-            lengths = build.recording_lengths(groups, len(X))
-            build.sequence(lengths, self.lag)  # an error if no two samples are neighbours
-            data, fold = self._data(X, np.ones(len(X))), None
-            if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
-                fold = divide(SequenceGraph(self.lag), None, np.ones(len(X)), groups, self.cv)
-            if fold is None:
-                self._adopt(self._sums_of(data, lengths, 0), X=X)
-            else:
-                folds = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
-                of = [build.recording_lengths(np.asarray(groups)[rows], len(rows)) for rows in folds]
-                parts = [self._sums_of(subset(data, rows), own, 0) for rows, own in zip(folds, of, strict=True)]
-                self._adopt(*add_folds(parts), X)
-            self._tail, self._recording = data.read(np.arange(0)), None
+            w, pairs = self._weights(given, sample_weight, pair_weight)
+            try:
+                self._fit_series(source, given, None, w, pairs)
+                given.warn_of_cuts(None)
+            except ValueError:  # of NaN, perhaps: sums tell for free whether there is any
+                missing = missing_rows(self, source)
+                if missing is None:
+                    raise
+                self._fit_series(source, given, missing, w, pairs)
+                given.warn_of_cuts(missing)
+            self._tail, self._recording = None, None
         return self
 
-    _tail: Any = None
-    _recording: Any = None
+    _tail: dict[str, Any] | None = None  # the last samples, which edges and delays of the next ones reach back to
+    _recording: Any = None  # of the last sample that was taken in
+
+    def _weights(self, given: Recordings, sample_weight: Any, pair_weight: Any) -> tuple[Any, Any]:
+        """Weights of the samples, and of the pairs that begin with each of them; None for 1."""
+        w, n_lags = given.flat(sample_weight, "sample_weight"), len(self._recipe().lags())
+        return None if w is None else check_weights(w, len(w)), given.flat(pair_weight, "pair_weight", n_lags)
+
+    def _fit_series(self, source: Source, given: Recordings, missing: Any, w: Any, pairs: Any) -> None:
+        series = Series.of(source, given.starts(missing), missing, self.delays)
+        rows = series.rows
+        w, pairs = (None if one is None else one[rows] for one in (w, pairs))
+        own = np.ones(len(rows)) if w is None else w
+        self._recipe().build_recordings(series.lengths, w=w, pair_weight=_by_lag(pairs))  # an error if there is no pair
+        data, fold = self._data(series.source, own), None
+        if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
+            groups = None if given.groups is None else given.groups[rows]
+            fold = divide(self._recipe(), None, own, groups, self.cv)
+        if fold is None:
+            self._adopt(self._sums_of(data, series.lengths, 0, w, pairs), X=series.source)
+            return
+        parts = []
+        for k in range(fold.max() + 1):
+            at, lengths = series.part(fold == k)
+            some = (None if one is None else one[at] for one in (w, pairs))
+            parts.append(self._sums_of(subset(data, at), lengths, 0, *some))
+        self._adopt(*add_folds(parts), series.source)
 
     @exact
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(NO_LABELS)
-    def partial_fit(self, X: Any, y: Any = None, groups: Any = None, *, forgetting: float = 1.0) -> Any:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        pair_weight: Any = None,
+        forgetting: float = 1.0,
+    ) -> Any:
         """Continue fitting with the next samples; the result is that of `fit` on all of them.
 
         A recording may continue from one call to the next. Without `groups`, all calls are one recording; with
-        `groups`, the first rows continue the last recording if they have its name. `fit` ends a recording. Features are
-        worked out when they are asked for.
+        `groups`, the first rows continue the last recording if they have its name. Recordings of a list or a stack are
+        complete, and `fit` ends a recording. Features are worked out when they are asked for.
 
         {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            self._take_in(self._batch(X, groups), forgetting)
+            batch, self._recording = self._batch(X, groups, sample_weight, pair_weight)
+            if len(batch["X"]):
+                self._take_in(batch, forgetting)
         return self
 
     @exact
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(NO_LABELS)
-    def unlearn(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+    def unlearn(
+        self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None, pair_weight: Any = None
+    ) -> Any:
         """Take whole recordings out of the fit again: the result is that of a fit that never saw them.
 
         The range that inputs are clipped to stays as it was.
@@ -98,43 +156,150 @@ class SequenceEstimator(StreamEstimator):
         {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            known, batch = self.statistics_, self._batch(X, groups)
-            lengths = build.recording_lengths(batch["groups"], len(batch["X"]))
-            self._statistics = known - self._sequence(batch["X"], lengths, 0)
-            self._solved = self._tail = self._recording = None  # the recording ends
+            known = self.statistics_
+            self._recording = OTHER  # the recording ends
+            batch, _ = self._batch(X, groups, sample_weight, pair_weight)
+            self._statistics = known - self._sum_stretches(batch, 0)
+            self._solved = self._tail = None
         return self
 
-    def _batch(self, X: Any, groups: Any) -> dict[str, Any]:
-        X = np.asarray(self._check_batch(X))
-        groups = None if groups is None else np.array(groups)
-        build.recording_lengths(groups, len(X))
-        return {"X": X.reshape(len(X), -1), "groups": groups}
+    def _batch(self, X: Any, groups: Any, sample_weight: Any, pair_weight: Any) -> tuple[dict[str, Any], Any]:
+        """A batch without missing values, and the name of its last recording, which the next batch may continue."""
+        given = Recordings.of(X, groups)
+        X = self._check_batch(given.X, look=False)
+        X = np.asarray(X).reshape(len(X), -1)
+        w, pairs = self._weights(given, sample_weight, pair_weight)
+        first = last = None
+        if given.parts is not None:
+            first, last = object(), OTHER
+        elif given.groups is not None and len(X):
+            first, last = given.groups[[0, -1]].tolist()
+        missing = missing_rows(self, as_source(X))
+        given.warn_of_cuts(missing)
+        starts = given.starts(missing)
+        starts[:1] = first != self._recording
+        batch = {"X": X, "starts": starts, "w": w, "pairs": pairs}
+        if missing is not None:
+            last = OTHER if missing[-1] else last
+            batch = {key: None if value is None else value[~missing] for key, value in batch.items()}
+        return batch, last
 
     def _sum_batches(self, batches: tuple[dict[str, Any], ...]) -> SequenceStatistics:
-        X, groups = joined(batches, "X"), joined(batches, "groups")
-        lengths = build.recording_lengths(groups, len(X))
-        ids = [None] * len(lengths) if groups is None else groups[np.cumsum(lengths) - lengths].tolist()
-        tail = X[:0] if self._tail is None or ids[0] != self._recording else self._tail
-        if len(tail):
-            X = np.concatenate([tail, X])
-            lengths[0] += len(tail)
-        statistics = self._sequence(X, lengths, len(tail))
-        self._tail, self._recording = X[max(len(X) - lengths[-1], len(X) - self.lag) :].copy(), ids[-1]
+        batch = {key: joined(batches, key) for key in batches[0]}
+        batch["starts"] = batch["starts"].copy()
+        tail, n_before = self._tail, 0
+        if tail is not None and not batch["starts"][0]:
+            n_before = len(tail["X"])
+            batch = {key: _appended(tail[key], value, n_before, len(batch["X"])) for key, value in batch.items()}
+        batch["starts"][0] = True
+        statistics = self._sum_stretches(batch, n_before)
+        reach = max(self._recipe().lags()) + self.delays
+        begin = max(len(batch["X"]) - reach, int(np.flatnonzero(batch["starts"])[-1]))
+        self._tail = {key: None if value is None else value[begin:].copy() for key, value in batch.items()}
         return statistics
 
-    def _sequence(self, X: np.ndarray, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
-        return self._sums_of(self._data(as_source(X)), lengths, n_before)
+    def _sum_stretches(self, batch: dict[str, Any], n_before: int) -> SequenceStatistics:
+        """Statistics of samples, of which the first `n_before` were summed before."""
+        series = Series.of(as_source(batch["X"]), batch["starts"], None, self.delays)
+        source = as_source(np.asarray(series.source)) if self.delays else series.source
+        weights = [None if batch[key] is None else batch[key][series.rows] for key in ("w", "pairs")]
+        return self._sums_of(self._data(source), series.lengths, max(0, n_before - self.delays), *weights)
 
-    def _sums_of(self, data: NodeData, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
+    def _sums_of(
+        self, data: NodeData, lengths: NDArray[np.intp], n_before: int, w: Any, pairs: Any
+    ) -> SequenceStatistics:
         """Statistics of recordings, of which the first `n_before` samples were summed before."""
-        graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
-        return SequenceStatistics(*data.gather(sequence_plan(n_before, graph)), self._origin())
+        given = {"w": w, "pair_weight": _by_lag(pairs), "n_before": n_before}
+        graph = self._recipe().build_recordings(lengths, **given, scaled=False, may_be_empty=True)
+        return SequenceStatistics(*data.gather(sequence_plan(graph)), self._origin())
+
+    def _features(self, X: Any, out: Any, groups: Any) -> Any:
+        self._node  # noqa: B018  an error if nothing was fitted
+        if is_dask(X):
+            if self.delays:
+                raise TypeError("delays: a dask array cannot be transformed with delays, which reach beyond its chunks")
+            return dask_transform(self, X)
+        given = Recordings.of(X, groups)
+        source = check_data(self, given.X, reset=False, min_samples=0, look=False)
+        out = check_out(out, (len(source), self._node.n_components), product_dtype(source.dtype), source)
+        source, missing, _ = with_past(self, source, given, self.delays)
+        self._encode(source, out)
+        if missing is not None:
+            out[missing] = np.nan
+        return out
+
+    def _inverse(self, Y: Any, groups: Any) -> Any:
+        given = Recordings.of(Y, groups)
+        X = self._decode(Y, "allow-nan")
+        return averaged(X, given.starts(), self.delays, 1) if self.delays else X
+
+    def score(
+        self, X: Any, y: Any = None, *, sample_weight: Any = None, pair_weight: Any = None, groups: Any = None
+    ) -> float:
+        """How slow the features of these recordings are.
+
+        The sum of max(0, 1 - Delta / 2) over all features, which are decorrelated one after the other first. Noise
+        (Delta 2) adds nothing, nor does a feature that repeats others.
+
+        Parameters
+        ----------
+        X, sample_weight, pair_weight, groups : as in `fit`
+        y : ignored
+
+        Returns
+        -------
+        float
+            From 0 to the number of features; more is better.
+        """
+        given = Recordings.of(X, groups)
+        w, pairs = self._weights(given, sample_weight, pair_weight)
+        parts = [X] if given.parts is None else given.parts
+        Y = np.concatenate([np.asarray(self._features(part, None, groups)) for part in parts])
+        missing = np.isnan(Y).any(axis=1)
+        series = Series.of(as_source(Y), given.starts(missing), missing, self.delays)
+        own = {"w": w, "pair_weight": pairs}
+        own = {name: None if one is None else _by_lag(one[series.rows]) for name, one in own.items()}
+        return self._recipe().build_recordings(series.lengths, **own).slowness(Y[series.rows])
+
+    @property
+    def timescales_(self) -> NDArray[np.float64]:
+        """Time scales of the slow features in samples: tau, if correlations fall off as exp(-t / tau)."""
+        lags = self._recipe().lags()
+        if len(lags) > 1:
+            raise AttributeError(f"timescales_ needs a single lag, and lag={list(lags)}: fit with one of them")
+        correlation = 1.0 - self.delta_values_ / 2.0
+        with np.errstate(all="ignore"):
+            return np.where(correlation > 0, -lags[0] / np.log(correlation), np.nan)
+
+    def _recipe(self) -> SequenceGraph:
+        return SequenceGraph(self.lag, self.node_weights)
 
     def _origin(self) -> Origin:
-        return SequenceGraph(self.lag).origin(None)
+        origin = self._recipe().origin(None)
+        return Origin.of(f"{origin.terms[0][1]} with {self.delays} delays") if self.delays else origin
 
     def _accepts(self, origin: Origin) -> bool:
         return self._origin().fits(origin)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _by_lag(pairs: Any) -> Any:
+    """Weights of pairs (N,) or (N, lags), with lags first."""
+    return None if pairs is None else pairs.T
+
+
+def _appended(before: Any, after: Any, n_before: int, n_after: int) -> Any:
+    """Two parts of an array, one after the other; None stands for ones, or for two of them for None."""
+    if before is None and after is None:
+        return None
+    shape = (before if after is None else after).shape[1:]
+    before = np.ones((n_before, *shape)) if before is None else before
+    return np.concatenate([before, np.ones((n_after, *shape)) if after is None else after])
 
 
 @documented(NODE)
@@ -204,7 +369,9 @@ class ISFA(SequenceEstimator):
         n_components: int | None = None,
         *,
         expansion: Any = "identity",
-        lag: int = 1,
+        lag: Any = 1,
+        delays: int = 0,
+        node_weights: str | None = None,
         delta_threshold: float = 1.96,
         n_slow: Any = None,
         scaling: str = "sensitivity",

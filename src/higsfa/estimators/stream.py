@@ -51,13 +51,13 @@ class StreamEstimator(NodeEstimator):
         """Statistics of batches."""
         raise NotImplementedError
 
-    def _check_batch(self, X: Any) -> Any:
+    def _check_batch(self, X: Any, *, look: bool = True) -> Any:
         """Samples of a batch, as an array of our own, or as a source where they are read piece by piece."""
         is_first = not hasattr(self, "n_features_in_")
-        source = check_data(self, X, reset=is_first)
+        source = check_data(self, X, reset=is_first, look=None if look else False)
         if not isinstance(source, ArraySource):
             return source
-        if is_first:  # later ones were looked at
+        if is_first and look:  # later ones were looked at
             assert_finite(self, source.X)
         return np.array(source.X, order="C")
 

@@ -79,15 +79,18 @@ def class_plan(classes: Ints, n_classes: int, w: Floats) -> Plan:
     )
 
 
-def sequence_plan(n_before: int, graph: TrainingGraph) -> Plan:
-    """A plan for part of a sequence whose first `n_before` samples were summed before; only their edges count."""
-    weights = np.ones((1, graph.n_samples))
-    weights[:, :n_before] = 0.0
+def sequence_plan(graph: TrainingGraph) -> Plan:
+    """A plan for recordings, whose sums add: a channel for vertex weights, and one for sample weights if they differ.
+
+    Edges are summed by their differences.
+    """
     (part,) = graph.parts
     assert isinstance(part.edges, ChainEdges)
+    same = part.rates is graph.sample_weight
+    weights = graph.sample_weight[None] if same else np.stack([part.rates, graph.sample_weight])
     return OrderedPlan(
-        weighting=Weighting(np.ones((3, 1)), (), 0.0),
-        n_channels=1,
+        weighting=Weighting(SEQUENCE_MIX[len(weights)], (), 0.0),
+        n_channels=len(weights),
         n_atoms=0,
         n_blocks=-(-graph.n_samples // BLOCK),
         has_edges=True,
@@ -95,10 +98,14 @@ def sequence_plan(n_before: int, graph: TrainingGraph) -> Plan:
         n_samples=graph.n_samples,
         channels=weights,
         atom_rows=np.zeros((0, graph.n_samples), dtype=np.intp),
-        sample_weight=weights[0],
+        sample_weight=graph.sample_weight,
         local=((part.edges, True),),
         block=BLOCK,
     )
+
+
+SEQUENCE_MIX = {1: np.array([[1.0], [0.0], [1.0]]), 2: np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])}
+"""Vertex, edge and plain weights from the channels of recordings."""
 
 
 # --- edges along an order ---
@@ -129,7 +136,8 @@ class OrderedPlan(Plan):
         for part in graph.parts:
             if isinstance(part.edges, AtomEdges):
                 continue
-            differences = part.edges.n_forward <= 2 * graph.n_samples
+            weight = getattr(part.edges, "weight", 0.0)
+            differences = part.edges.n_forward <= 2 * graph.n_samples or isinstance(weight, np.ndarray)
             if not differences:
                 e += part.edges.pair_degrees()
             local.append((part.edges, differences))
@@ -260,20 +268,22 @@ def _local(edges: ChainEdges | SparseEdges, differences: bool, lo: int, hi: int)
         return np.unique(j[j >= hi]), build_sparse
 
     end = min(hi, edges.first.shape[1])
-    first, last = edges.first[:, lo:end], edges.last[:, lo:end]
+    first, last, weight = edges.first[:, lo:end], edges.last[:, lo:end], edges.weight
     some = last >= first
     reach = int(last[some].max(initial=hi - 1))
     outside = np.arange(hi, reach + 1)
 
     def build_chain(halo: Ints) -> LocalEdges:
-        if differences and len(first) == 1 and np.all((last == first)[some]):
-            i = np.flatnonzero(some[0])
-            return LocalPairs(i, _place(first[0, i], lo, hi, halo), edges.weight)
         if differences:
-            i, j = _spell_out(first, last)
-            return LocalPairs(i, _place(j, lo, hi, halo), edges.weight)
+            if np.all((last == first)[some]):
+                i, j = np.nonzero(some)[1], first[some]
+            else:
+                i, j = _spell_out(first, last)
+            own = weight[:, lo:end][some] if isinstance(weight, np.ndarray) else weight
+            return LocalPairs(i, _place(j, lo, hi, halo), own)
+        assert not isinstance(weight, np.ndarray)
         a, b = _place(np.where(some, first, lo), lo, hi, halo), _place(np.where(some, last, lo), lo, hi, halo)
-        return LocalRuns(np.where(some, a, 0), np.where(some, b, -1), edges.weight)
+        return LocalRuns(np.where(some, a, 0), np.where(some, b, -1), weight)
 
     return outside, build_chain
 
