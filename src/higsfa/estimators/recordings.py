@@ -14,7 +14,7 @@ from sklearn.utils._set_output import _wrap_data_with_container
 
 from higsfa.core.graph.build import recording_lengths
 from higsfa.estimators.validation import assert_finite, batches
-from higsfa.training.sources import Array, Delayed, Source, as_source, is_chunked
+from higsfa.training.sources import Array, Delayed, Source, as_source, collected, is_chunked
 
 Ints = NDArray[np.intp]
 TIME_INDICES = ("DatetimeIndex", "TimedeltaIndex", "PeriodIndex")
@@ -45,7 +45,7 @@ class Recordings:
         parts = _parts(X)
         if parts is None:
             if not hasattr(X, "shape") and not hasattr(X, "__len__"):
-                X = np.asarray(X)
+                X = np.asarray(collected(X))
             n = X.shape[0] if getattr(X, "shape", ()) else len(X) if hasattr(X, "__len__") else 0
             lengths = np.array([n]) if groups is None else recording_lengths(groups, n)
             return cls(X, lengths, None if groups is None else np.asarray(groups), None, _gaps(X, lengths))

@@ -99,7 +99,9 @@ class StreamEstimator(NodeEstimator):
                     f"partial_fit cannot continue this fit: its {self._statistics} are not kept class by class, as "
                     f"they are for up to {MAX_CLASS_CHANNELS} classes of one label"
                 )
-            self._statistics = new if self._statistics is None else self._statistics + new
+            # Sums without samples have no shift, which is that of the first samples.
+            has_samples = self._statistics is not None and self._statistics.has_samples
+            self._statistics = self._statistics + new if has_samples else new
             self._pending = ()
 
     def __getstate__(self) -> Any:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from higsfa.core.native.tile import Raw, Samples
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.accumulate import PILOT, NodeSums
-from higsfa.core.sums.sums import Sums
+from higsfa.core.sums.sums import Sums, zero
 from higsfa.core.sums.tile import Plan, Tile, tile_rows
 from higsfa.training.runner import Runner, one_by_one
 from higsfa.training.sources import Array, Source
@@ -89,7 +89,10 @@ class NodeData:
         pilot = Samples(read(indices))
         node = NodeSums(self.frontend, plan, self.dtype, first=pilot)
         gather([node], ((block, _inputs(read, plan.tiles(block, rows))) for block in range(plan.n_blocks)))
-        return node.tree.total(), node.shift, self.frontend, self.precision
+        sums = node.tree.total()
+        if sums is None:  # no samples
+            sums = zero(self.frontend.n_inputs, self.frontend.n_variables, plan)
+        return sums, node.shift, self.frontend, self.precision
 
 
 def _inputs(read: Reader, tiles: Iterable[Tile]) -> Iterator[TileInputs]:

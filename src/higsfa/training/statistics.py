@@ -102,6 +102,11 @@ class Statistics:
         """Channels, and below them the group sums that the couplings of the weighting belong to."""
         return self.sums
 
+    @property
+    def has_samples(self) -> bool:
+        """Whether any sample of a weight was summed."""
+        return bool(self.sums.weights.any())
+
     def n_vanished(self) -> int:
         """Number of variables that are not 0, but so small that their squares are."""
         sums = self.sums
