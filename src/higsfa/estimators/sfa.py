@@ -15,7 +15,7 @@ from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators.choice import add_folds, divide, subset
 from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
 from higsfa.estimators.recordings import OverRecordings, Recordings, Series, averaged, missing_rows, with_past
-from higsfa.estimators.stream import StreamEstimator, exact, joined
+from higsfa.estimators.stream import MAX_ROWS, StreamEstimator, exact, is_harmless
 from higsfa.estimators.validation import (
     LAG,
     assign,
@@ -93,6 +93,8 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
 
     def _weights(self, given: Recordings, sample_weight: Any, pair_weight: Any) -> tuple[Any, Any]:
         """Weights of the samples, and of the pairs that begin with each of them; None for 1."""
+        if sample_weight is None and pair_weight is None:
+            return None, None
         w, n_lags = given.flat(sample_weight, "sample_weight"), len(self._recipe().lags())
         return None if w is None else check_weights(w, len(w)), given.flat(pair_weight, "pair_weight", n_lags)
 
@@ -138,9 +140,9 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            batch, self._recording = self._batch(X, groups, sample_weight, pair_weight)
+            batch, self._recording, is_harmless = self._batch(X, groups, sample_weight, pair_weight)
             if len(batch["X"]):
-                self._take_in(batch, forgetting)
+                self._take_in(batch, forgetting, is_harmless)
         return self
 
     @exact
@@ -158,13 +160,14 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         with unchanged_on_error(self), np.errstate(all="ignore"):
             known = self.statistics_
             self._recording = OTHER  # the recording ends
-            batch, _ = self._batch(X, groups, sample_weight, pair_weight)
+            batch, _, _ = self._batch(X, groups, sample_weight, pair_weight)
             self._statistics = known - self._sum_stretches(batch, 0)
             self._solved = self._tail = None
         return self
 
-    def _batch(self, X: Any, groups: Any, sample_weight: Any, pair_weight: Any) -> tuple[dict[str, Any], Any]:
-        """A batch without missing values, and the name of its last recording, which the next batch may continue."""
+    def _batch(self, X: Any, groups: Any, sample_weight: Any, pair_weight: Any) -> tuple[dict[str, Any], Any, bool]:
+        """A batch without missing values; the name of its last recording, which the next batch may continue; whether
+        its numbers are known to be harmless."""
         given = Recordings.of(X, groups)
         X = self._check_batch(given.X, look=False)
         X = np.asarray(X).reshape(len(X), -1)
@@ -174,7 +177,8 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
             first, last = object(), OTHER
         elif given.groups is not None and len(X):
             first, last = given.groups[[0, -1]].tolist()
-        missing = missing_rows(self, as_source(X))
+        harmless = is_harmless(X)
+        missing = None if harmless else missing_rows(self, as_source(X))
         given.warn_of_cuts(missing)
         starts = given.starts(missing)
         starts[:1] = first != self._recording
@@ -182,21 +186,37 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         if missing is not None:
             last = OTHER if missing[-1] else last
             batch = {key: None if value is None else value[~missing] for key, value in batch.items()}
-        return batch, last
+        return batch, last, harmless
 
     def _sum_batches(self, batches: tuple[dict[str, Any], ...]) -> SequenceStatistics:
-        batch = {key: joined(batches, key) for key in batches[0]}
-        batch["starts"] = batch["starts"].copy()
         tail, n_before = self._tail, 0
-        if tail is not None and not batch["starts"][0]:
-            n_before = len(tail["X"])
-            batch = {key: _appended(tail[key], value, n_before, len(batch["X"])) for key, value in batch.items()}
+        if tail is not None and not batches[0]["starts"][0]:
+            batches, n_before = (tail, *batches), len(tail["X"])
+        lengths = [len(one["X"]) for one in batches]
+        batch = {key: _joined([one[key] for one in batches], lengths) for key in batches[0] if key != "X"}
+        batch["X"] = self._together([one["X"] for one in batches]) if len(batches) > 1 else batches[0]["X"]
         batch["starts"][0] = True
         statistics = self._sum_stretches(batch, n_before)
         reach = max(self._recipe().lags()) + self.delays
         begin = max(len(batch["X"]) - reach, int(np.flatnonzero(batch["starts"])[-1]))
         self._tail = {key: None if value is None else value[begin:].copy() for key, value in batch.items()}
         return statistics
+
+    _scratch: Any = None  # memory for batches that are summed together, used again
+
+    def _together(self, parts: list[np.ndarray]) -> np.ndarray:
+        """Batches one after the other, in memory that the next ones use again."""
+        n, dtype = sum(map(len, parts)), np.result_type(*parts)
+        if n > 2 * MAX_ROWS:
+            return np.concatenate(parts)
+        known = self._scratch
+        if known is None or len(known) < n or known.shape[1:] != parts[0].shape[1:] or known.dtype != dtype:
+            self._scratch = known = np.empty((n, *parts[0].shape[1:]), dtype)
+        return np.concatenate(parts, out=known[:n])
+
+    def __getstate__(self) -> Any:
+        self._scratch = None
+        return super().__getstate__()
 
     def _sum_stretches(self, batch: dict[str, Any], n_before: int) -> SequenceStatistics:
         """Statistics of samples, of which the first `n_before` were summed before."""
@@ -293,13 +313,13 @@ def _by_lag(pairs: Any) -> Any:
     return None if pairs is None else pairs.T
 
 
-def _appended(before: Any, after: Any, n_before: int, n_after: int) -> Any:
-    """Two parts of an array, one after the other; None stands for ones, or for two of them for None."""
-    if before is None and after is None:
+def _joined(parts: list[Any], lengths: list[int]) -> Any:
+    """Arrays one after the other; None stands for ones, and None is the whole if all are None."""
+    given = [part for part in parts if part is not None]
+    if not given:
         return None
-    shape = (before if after is None else after).shape[1:]
-    before = np.ones((n_before, *shape)) if before is None else before
-    return np.concatenate([before, np.ones((n_after, *shape)) if after is None else after])
+    shape = given[0].shape[1:]
+    return np.concatenate([np.ones((n, *shape)) if one is None else one for one, n in zip(parts, lengths, strict=True)])
 
 
 @documented(NODE)

@@ -62,6 +62,7 @@ class LayerStatisticsRecord(Record):
     n_graphs: Annotated[int, Field(ge=0, le=MAX_GRAPHS)]
 
 
+CHANNELS: dict[type, int] = {SequenceStatistics: 2, MomentStatistics: 1}  # at most, of statistics without classes
 SUMS = ("weights", "first", "second", "low", "high")
 
 
@@ -171,7 +172,7 @@ def _make(cls: type, record: Any, sums: Sums, shift: Any, frontend: Frontend, gr
     origin = Origin(tuple(record.origin))
     shared = sums, shift, frontend, record.precision, origin
     without_classes = record.rule is None and record.classes is None
-    if without_classes and not graphs and {SequenceStatistics: 2, MomentStatistics: 1}.get(cls, 0) >= K:
+    if without_classes and not graphs and CHANNELS.get(cls, 0) >= K:
         return cls(*shared)
     if cls is LabelStatistics and without_classes and graphs and K == 2:
         return LabelStatistics(*shared, tuple(moments for moments, _ in graphs), tuple(deltas for _, deltas in graphs))

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -83,12 +84,15 @@ class NodeData:
     def gather(self, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
         """Sums, the shift that variables were taken relative to, frontend and precision, as statistics hold them."""
         read, rows = self.read, tile_rows(self.frontend.n_variables, self.dtype.itemsize)
-        tiles = (tile for block in range(plan.n_blocks) for tile in plan.tiles(block, rows))
-        first = next(tiles, None)
-        indices = np.zeros(0, np.intp) if first is None else first.rows[:PILOT]
-        pilot = Samples(read(indices))
-        node = NodeSums(self.frontend, plan, self.dtype, first=pilot)
-        gather([node], ((block, _inputs(read, plan.tiles(block, rows))) for block in range(plan.n_blocks)))
+        blocks = [plan.tiles(block, rows) for block in range(plan.n_blocks)]
+        indices = np.zeros(0, np.intp)
+        for block, tiles in enumerate(blocks):
+            first = next(tiles, None)
+            if first is not None:
+                indices, blocks[block] = first.rows[:PILOT], chain([first], tiles)
+                break
+        node = NodeSums(self.frontend, plan, self.dtype, first=Samples(read(indices)))
+        gather([node], ((block, _inputs(read, tiles)) for block, tiles in enumerate(blocks)))
         sums = node.tree.total()
         if sums is None:  # no samples
             sums = zero(self.frontend.n_inputs, self.frontend.n_variables, plan)

@@ -275,7 +275,7 @@ class ChainEdges:
     def scaled(self, factor: float) -> ChainEdges:
         return replace(self, weight=factor * self.weight)
 
-    @property
+    @cached_property
     def n_forward(self) -> int:
         """Pairs, each counted once in the direction of the order (a mirrored pair counts again)."""
         return int(np.maximum(self.last - self.first + 1, 0).sum())

@@ -25,6 +25,7 @@ from higsfa.core.sums.tile import (
     LocalMatrix,
     LocalPairs,
     LocalRuns,
+    Part,
     PartMaker,
     Plan,
     Tile,
@@ -204,12 +205,10 @@ class OrderedPlan(Plan):
         change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
         starts, lengths = find_segments(change, len(core))
         selector = make_selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], n_atoms)
-        constant = np.all(weights == weights[:, :1])
-        part = make_part(0, hi - lo, weights[:, 0] if constant else weights)
         return Tile(
             rows,
             hi - lo,
-            (part,),
+            _parts(weights, make_part),
             starts,
             np.concatenate([selector @ lengths.astype(np.float64), functions.sum(axis=1)]),
             selector,
@@ -217,6 +216,19 @@ class OrderedPlan(Plan):
             counted=None if counted.all() else counted,
             functions=functions,
         )
+
+
+MAX_RUNS = 8
+"""Up to so many runs of equal weights in a tile have a product each; with more, samples are weighted one by one."""
+
+
+def _parts(weights: Floats, make_part: PartMaker) -> tuple[Part, ...]:
+    """Parts of a tile, given the weights of its samples: mostly all are the same but for a few at the ends."""
+    starts, lengths = find_segments(np.any(weights[:, 1:] != weights[:, :-1], axis=0), weights.shape[1])
+    if len(starts) > MAX_RUNS:
+        return (make_part(0, weights.shape[1], weights),)
+    runs = ((a, a + n, weights[:, a]) for a, n in zip(starts.tolist(), lengths.tolist(), strict=True))
+    return tuple(make_part(a, b, own) for a, b, own in runs if own.any())
 
 
 def _tracks(order: Ints | None, n_samples: int, local: Iterable[Any]) -> list[tuple[Ints | None, Members, int]]:

@@ -6,7 +6,6 @@ Products are formed in the precision of the data; sums are kept in float64.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -51,7 +50,8 @@ class Sums:
 
     def copy(self) -> Sums:
         """A copy that shares no array."""
-        return copy.deepcopy(self)
+        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return replace(self, **arrays)
 
 
 def zero(n_inputs: int, n_variables: int, plan: Plan) -> Sums:
