@@ -50,7 +50,7 @@ class Sums:
 
     def copy(self) -> Sums:
         """A copy that shares no array."""
-        arrays = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        arrays: Any = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         return replace(self, **arrays)
 
 
