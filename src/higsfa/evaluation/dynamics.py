@@ -74,8 +74,8 @@ def kinetic_variance(delta_values: Any) -> Floats:
 def vamp_score(Y: Any, *, lag: int = 1, groups: Any = None, r: int = 2, reversible: bool = False) -> float:
     """VAMP-r score of features: 1 + the sum of r-th powers of singular values of their transition in time.
 
-    It says how much of their future their past tells, and does not depend on how they are scaled or mixed. With features
-    of unseen recordings, ``vamp_score(model.transform(unseen), ...)``, it serves cross-validation.
+    It says how much of their future their past tells, and does not depend on how they are scaled or mixed. With
+    features of unseen recordings, ``vamp_score(model.transform(unseen), ...)``, it serves cross-validation.
 
     Parameters
     ----------
