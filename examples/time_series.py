@@ -274,7 +274,7 @@ def draw(found: dict[str, dict[str, Any]], folder: Path) -> None:
     axes[1, 0].set_ylabel("speed")
     figure.savefig(folder / "time_monitor.png", dpi=110)
 
-    sfa, tables, unseen = found["Sessions"]["figure"]
+    _, tables, unseen = found["Sessions"]["figure"]
     whole = SFA(lag=3).fit([table.dropna() for table in tables])
     figure = Figure(figsize=(7, 4), layout="constrained")
     plot_unseen_delta(whole, [table.dropna() for table in tables], unseen.dropna(), ax=figure.subplots())

@@ -84,36 +84,39 @@ class DelayEmbedding(OverRecordings, TransformerMixin, BaseEstimator):
         check_data(self, Recordings.of(X, groups).X, reset=True, look=False)
         return self
 
-    def _features(self, X: Any, out: Any, groups: Any) -> Any:
+    def _features(self, given: Recordings, out: Any) -> tuple[Any, Any]:
         check_is_fitted(self, "n_features_in_")
         if out is not None:
             raise ValueError("out: an embedding is made in memory; read a source in pieces, or use SFA(delays=...)")
-        given = Recordings.of(X, groups)
         source = check_data(self, given.X, reset=False, min_samples=0, look=False)
         embedded, missing, position = with_past(self, source, given, self.delays, self.step)
         values = np.array(embedded)
         if missing is not None:
             values[missing] = np.nan
         if not self.drop:
-            return values
+            return values, None
         kept = position >= self.delays * self.step
-        return values[kept if missing is None else kept & ~missing]
+        kept = kept if missing is None else kept & ~missing
+        return values[kept], kept
 
-    def _inverse(self, Y: Any, groups: Any) -> Any:
+    def _inverse(self, given: Recordings) -> Any:
         check_is_fitted(self, "n_features_in_")
-        Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, ensure_all_finite="allow-nan")
+        Y = check_array(given.X, dtype=[np.float64, np.float32], ensure_min_samples=0, ensure_all_finite="allow-nan")
         width = self.n_features_in_ * (self.delays + 1)
         if Y.shape[1] != width:
             raise ValueError(f"Y has {Y.shape[1]} features, but {type(self).__name__} makes {width}")
-        starts = Recordings.of(Y, groups).starts()
+        lengths, missed = given.lengths, self.delays * self.step
         if not self.drop:
-            return averaged(Y, starts, self.delays, self.step)
-        whole, kept = [], self.delays * self.step
-        for part in np.split(Y, np.flatnonzero(starts)[1:]):  # the rows that were dropped are in later ones
-            padded = np.concatenate([np.full((kept, width), np.nan, Y.dtype), part])
-            begins = np.arange(len(padded)) == 0
-            whole.append(averaged(padded, begins, self.delays, self.step))
-        return np.concatenate(whole)
+            return averaged(Y, given.starts(), self.delays, self.step), lengths
+        # The rows that were dropped at the beginning of each recording are in later ones.
+        longer = np.where(lengths > 0, lengths + missed, 0)
+        ends = np.cumsum(longer)
+        is_new = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - longer, longer) < missed
+        whole = np.full((len(is_new), width), np.nan, Y.dtype)
+        whole[~is_new] = Y
+        starts = np.zeros(len(is_new), dtype=bool)
+        starts[(ends - longer)[longer > 0]] = True
+        return averaged(whole, starts, self.delays, self.step), longer
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the features, and of earlier ones with their delay: ``x0``, ``x0_delay1``, ..."""

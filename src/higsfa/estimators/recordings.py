@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils._set_output import _wrap_data_with_container
 
 from higsfa.core.graph.build import recording_lengths
-from higsfa.estimators.validation import assert_finite, batches
+from higsfa.estimators.validation import assert_finite, batches, is_dask
 from higsfa.training.sources import Array, Delayed, Source, as_source, collected, is_chunked
 
 Ints = NDArray[np.intp]
@@ -29,7 +29,8 @@ class Recordings:
     X : all samples: an array, a table or a source.
     lengths : of the recordings.
     groups : (N,) the recording of each row; None for a single one.
-    parts : the recordings as they were given, of a list or a stack; else None.
+    parts : the recordings of a list, as they were given; else None.
+    is_stack : whether they came as a stack.
     gaps : rows that do not follow the row before in their time index.
     """
 
@@ -37,27 +38,54 @@ class Recordings:
     lengths: Ints
     groups: NDArray[Any] | None
     parts: Sequence[Any] | None = None
+    is_stack: bool = False
     gaps: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
 
     @classmethod
     def of(cls, X: Any, groups: Any = None) -> Recordings:
         """Read one array (with `groups`), a list of recordings, or a stack (recordings, samples, features)."""
+        if _is_stack(X):
+            X, lengths = np.asarray(X), np.full(X.shape[0], X.shape[1])
+            cls._refuse_groups(groups, len(X))
+            X = X.reshape(-1, X.shape[2])
+            return cls(X, lengths, np.repeat(np.arange(len(lengths)), lengths), is_stack=True)
         parts = _parts(X)
         if parts is None:
             if not hasattr(X, "shape") and not hasattr(X, "__len__"):
                 X = np.asarray(collected(X))
             n = X.shape[0] if getattr(X, "shape", ()) else len(X) if hasattr(X, "__len__") else 0
             lengths = np.array([n]) if groups is None else recording_lengths(groups, n)
-            return cls(X, lengths, None if groups is None else np.asarray(groups), None, _gaps(X, lengths))
-        if groups is not None:
-            raise ValueError(f"groups: X is {len(parts)} recordings already; pass no groups beside them")
+            return cls(X, lengths, None if groups is None else np.asarray(groups), gaps=_gaps(X, lengths))
+        cls._refuse_groups(groups, len(parts))
         widths = {part.shape[1] for part in parts}
         if len(widths) > 1:
             raise ValueError(f"X: recordings must have the same features, but have {sorted(widths)} of them")
         lengths = np.array([len(part) for part in parts])
         begins = np.cumsum(lengths) - lengths
         gaps = [begin + _gaps(part, np.array([len(part)])) for begin, part in zip(begins, parts, strict=True)]
-        return cls(_joined(parts), lengths, np.repeat(np.arange(len(parts)), lengths), parts, np.concatenate(gaps))
+        own = np.repeat(np.arange(len(parts)), lengths)
+        return cls(_joined(parts), lengths, own, parts, gaps=np.concatenate(gaps))
+
+    @staticmethod
+    def _refuse_groups(groups: Any, n: int) -> None:
+        if groups is not None:
+            raise ValueError(f"groups: X is {n} recordings already; pass no groups beside them")
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether X was a list or a stack of recordings, none of which goes on elsewhere."""
+        return self.parts is not None or self.is_stack
+
+    def in_form(self, values: Any, kept: Any = None) -> Any:
+        """Rows for all samples, or for those that were kept, in the form that the recordings had."""
+        if not self.are_complete:
+            return values
+        lengths = self.lengths
+        if kept is not None:
+            lengths = np.add.reduceat(kept, np.cumsum(lengths) - lengths) if len(kept) else lengths
+        if self.is_stack:
+            return values.reshape(len(lengths), -1, values.shape[-1])
+        return np.split(values, np.cumsum(lengths)[:-1])
 
     def starts(self, missing: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
         """Which rows do not follow the row before, because a recording begins or was cut."""
@@ -76,7 +104,7 @@ class Recordings:
         if isinstance(values, np.ma.MaskedArray):
             raise TypeError(f"{name} is a masked array, and its mask would be ignored: fill it first")
         n = int(self.lengths.sum())
-        if self.parts is not None and len(values) == len(self.parts) and np.ndim(values[0]) >= 1:
+        if self.are_complete and len(values) == len(self.lengths) and np.ndim(values[0]) >= 1:
             values = np.concatenate([np.asarray(one, dtype=np.float64) for one in values])
         found = np.array(values, dtype=np.float64)  # the user may change the array
         if found.shape != (n,) and found.shape != (n, width):
@@ -102,18 +130,20 @@ class Recordings:
         )
 
 
+def _is_stack(X: Any) -> bool:
+    """Whether X is an array (recordings, samples, features); sources hold samples of any shape."""
+    is_source = isinstance(X, Source) or (hasattr(X, "chunks") and is_chunked(X))
+    return not is_source and getattr(X, "ndim", 0) == 3 and hasattr(X, "__array__")
+
+
 def _parts(X: Any) -> Sequence[Any] | None:
-    """The recordings of a list or a stack; None if X is neither."""
-    if isinstance(X, Source) or (hasattr(X, "chunks") and is_chunked(X)):
-        return None
+    """The recordings of a list; None if X is none."""
     if isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype == object:
         X = X.tolist()
     if isinstance(X, list | tuple):
         is_nested = all(isinstance(one, list | tuple) and len(one) and np.ndim(one) == 2 for one in X[:1])
         parts = [np.asarray(one) for one in X] if len(X) and is_nested else list(X)
         return parts if parts and all(getattr(one, "ndim", 0) == 2 and hasattr(one, "shape") for one in parts) else None
-    if getattr(X, "ndim", 0) == 3 and hasattr(X, "__array__"):
-        return list(np.asarray(X))
     return None
 
 
@@ -242,22 +272,27 @@ class OverRecordings:
         -------
         array of shape (n_samples, n_components), or a list or a stack of those, as X is one
         """
-        if getattr(X, "ndim", 2) == 3 and not len(X):
-            raise ValueError("X: Found 0 sample(s): the stack is empty")
-        parts = _parts(X)
-        if parts is None:
-            return self._contained(X, out, groups)
-        if groups is not None or out is not None:
-            raise ValueError("groups and out go with one array of samples, not with a list or a stack of recordings")
-        features = [self._contained(part, None, None) for part in parts]
-        return features if isinstance(X, list | tuple) else np.stack([np.asarray(one) for one in features])
+        if is_dask(X):
+            return self._dask_features(X)
+        given = Recordings.of(X, groups)
+        if given.are_complete and out is not None:
+            raise ValueError("out goes with one array of samples, not with a list or a stack of recordings")
+        values, kept = self._features(given, out)
+        found = given.in_form(values, kept)
+        if given.parts is None:
+            return found if given.is_stack or kept is not None else self._contained(found, X)
+        return found if kept is not None else list(map(self._contained, found, given.parts))
 
-    def _contained(self, X: Any, out: Any, groups: Any) -> Any:
+    def _contained(self, values: Any, X: Any) -> Any:
         """Features of one array or table, in the container that `set_output` asks for."""
-        return _wrap_data_with_container("transform", self._features(X, out, groups), X, self)
+        return _wrap_data_with_container("transform", values, X, self)
 
-    def _features(self, X: Any, out: Any, groups: Any) -> Any:
+    def _features(self, given: Recordings, out: Any) -> tuple[Any, Any]:
+        """Features of all samples, or of those that are kept, and which are; None for all."""
         raise NotImplementedError
+
+    def _dask_features(self, X: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} cannot transform a dask array with delays, which reach beyond chunks")
 
     def inverse_transform(self, Y: Any, groups: Any = None) -> Any:
         """Reconstruct inputs linearly from features.
@@ -274,15 +309,12 @@ class OverRecordings:
         -------
         array of shape (n_samples, n_features), or a list or a stack of those, as Y is one
         """
-        parts = _parts(Y)
-        if parts is None:
-            return self._inverse(Y, groups)
-        if groups is not None:
-            raise ValueError("groups go with one array of features, not with a list or a stack of recordings")
-        found = [self._inverse(part, None) for part in parts]
-        return found if isinstance(Y, list | tuple) else np.stack(found)
+        given = Recordings.of(Y, groups)
+        values, lengths = self._inverse(given)
+        return replace(given, lengths=lengths).in_form(values)
 
-    def _inverse(self, Y: Any, groups: Any) -> Any:
+    def _inverse(self, given: Recordings) -> Any:
+        """Inputs of all recordings, and how many samples each of them has."""
         raise NotImplementedError
 
 

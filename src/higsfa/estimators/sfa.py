@@ -22,7 +22,6 @@ from higsfa.estimators.validation import (
     check_data,
     check_out,
     dask_transform,
-    is_dask,
     product_dtype,
     unchanged_on_error,
     warn_if_recording,
@@ -173,7 +172,7 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         X = np.asarray(X).reshape(len(X), -1)
         w, pairs = self._weights(given, sample_weight, pair_weight)
         first = last = None
-        if given.parts is not None:
+        if given.are_complete:
             first, last = object(), OTHER
         elif given.groups is not None and len(X):
             first, last = given.groups[[0, -1]].tolist()
@@ -233,25 +232,23 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         graph = self._recipe().build_recordings(lengths, **given, scaled=False, may_be_empty=True)
         return SequenceStatistics(*data.gather(sequence_plan(graph)), self._origin())
 
-    def _features(self, X: Any, out: Any, groups: Any) -> Any:
+    def _features(self, given: Recordings, out: Any) -> tuple[Any, None]:
         self._node  # noqa: B018  an error if nothing was fitted
-        if is_dask(X):
-            if self.delays:
-                raise TypeError("delays: a dask array cannot be transformed with delays, which reach beyond its chunks")
-            return dask_transform(self, X)
-        given = Recordings.of(X, groups)
         source = check_data(self, given.X, reset=False, min_samples=0, look=False)
         out = check_out(out, (len(source), self._node.n_components), product_dtype(source.dtype), source)
         source, missing, _ = with_past(self, source, given, self.delays)
         self._encode(source, out)
         if missing is not None:
             out[missing] = np.nan
-        return out
+        return out, None
 
-    def _inverse(self, Y: Any, groups: Any) -> Any:
-        given = Recordings.of(Y, groups)
-        X = self._decode(Y, "allow-nan")
-        return averaged(X, given.starts(), self.delays, 1) if self.delays else X
+    def _dask_features(self, X: Any) -> Any:
+        self._node  # noqa: B018
+        return super()._dask_features(X) if self.delays else dask_transform(self, X)
+
+    def _inverse(self, given: Recordings) -> Any:
+        X = self._decode(given.X, "allow-nan")
+        return averaged(X, given.starts(), self.delays, 1) if self.delays else X, given.lengths
 
     def score(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, pair_weight: Any = None, groups: Any = None
@@ -273,8 +270,7 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         """
         given = Recordings.of(X, groups)
         w, pairs = self._weights(given, sample_weight, pair_weight)
-        parts = [X] if given.parts is None else given.parts
-        Y = np.concatenate([np.asarray(self._features(part, None, groups)) for part in parts])
+        Y, _ = self._features(given, None)
         missing = np.isnan(Y).any(axis=1)
         series = Series.of(as_source(Y), given.starts(missing), missing, self.delays)
         own = {"w": w, "pair_weight": pairs}
