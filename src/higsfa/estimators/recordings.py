@@ -149,6 +149,8 @@ def _parts(X: Any) -> Sequence[Any] | None:
 
 def _joined(parts: Sequence[Any]) -> Any:
     """All recordings one below the other; a table if they are tables with the same columns."""
+    if len(parts) == 1:
+        return parts[0]
     values = np.concatenate([np.asarray(part) for part in parts])
     columns = getattr(parts[0], "columns", None)
     if columns is None:

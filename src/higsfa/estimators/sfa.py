@@ -102,7 +102,8 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         rows = series.rows
         w, pairs = (None if one is None else one[rows] for one in (w, pairs))
         own = np.ones(len(rows)) if w is None else w
-        self._recipe().build_recordings(series.lengths, w=w, pair_weight=_by_lag(pairs))  # an error if there is no pair
+        if pairs is not None or series.lengths.max(initial=0) <= min(self._recipe().lags()):
+            self._recipe().build_recordings(series.lengths, w=w, pair_weight=_by_lag(pairs))  # an error without pairs
         data, fold = self._data(series.source, own), None
         if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
             groups = None if given.groups is None else given.groups[rows]
@@ -221,16 +222,21 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         """Statistics of samples, of which the first `n_before` were summed before."""
         series = Series.of(as_source(batch["X"]), batch["starts"], None, self.delays)
         source = as_source(np.asarray(series.source)) if self.delays else series.source
-        weights = [None if batch[key] is None else batch[key][series.rows] for key in ("w", "pairs")]
-        return self._sums_of(self._data(source), series.lengths, max(0, n_before - self.delays), *weights)
+        w, pairs = (None if batch[key] is None else batch[key][series.rows] for key in ("w", "pairs"))
+        data: NodeData = self._data(source)
+        known: Any = self._statistics
+        # The shift of the first batch serves all, so that their sums need not be brought together.
+        is_known = isinstance(known, SequenceStatistics) and known.has_samples
+        shift = known.shift if is_known and len(known.shift) == data.frontend.n_variables else None
+        return self._sums_of(data, series.lengths, max(0, n_before - self.delays), w, pairs, shift)
 
     def _sums_of(
-        self, data: NodeData, lengths: NDArray[np.intp], n_before: int, w: Any, pairs: Any
+        self, data: NodeData, lengths: NDArray[np.intp], n_before: int, w: Any, pairs: Any, shift: Any = None
     ) -> SequenceStatistics:
         """Statistics of recordings, of which the first `n_before` samples were summed before."""
         given = {"w": w, "pair_weight": _by_lag(pairs), "n_before": n_before}
         graph = self._recipe().build_recordings(lengths, **given, scaled=False, may_be_empty=True)
-        return SequenceStatistics(*data.gather(sequence_plan(graph)), self._origin())
+        return SequenceStatistics(*data.gather(sequence_plan(graph), shift), self._origin())
 
     def _features(self, given: Recordings, out: Any) -> tuple[Any, None]:
         self._node  # noqa: B018  an error if nothing was fitted

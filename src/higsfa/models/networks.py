@@ -68,6 +68,7 @@ def unpack_single(cls: type, record: SingleRecord, tensors: Tensors, prefix: str
 class SumsNotSaved(ClassStatistics):
     """Stands for the sums of a loaded model, which are not in its file."""
 
+    has_samples = True
     message = (
         "a model that was loaded from a file has no statistics_: they are not saved, so partial_fit cannot continue "
         "it; call fit to train it again"

@@ -81,17 +81,21 @@ class NodeData:
     dtype: np.dtype[Any]
     precision: float
 
-    def gather(self, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
-        """Sums, the shift that variables were taken relative to, frontend and precision, as statistics hold them."""
+    def gather(self, plan: Plan, shift: Floats | None = None) -> tuple[Sums, Floats, Frontend, float]:
+        """Sums, the shift that variables were taken relative to, frontend and precision, as statistics hold them.
+
+        The shift is that of the first samples, unless it is given.
+        """
         read, rows = self.read, tile_rows(self.frontend.n_variables, self.dtype.itemsize)
         blocks = [plan.tiles(block, rows) for block in range(plan.n_blocks)]
         indices = np.zeros(0, np.intp)
-        for block, tiles in enumerate(blocks):
+        for block, tiles in enumerate(blocks if shift is None else ()):
             first = next(tiles, None)
             if first is not None:
                 indices, blocks[block] = first.rows[:PILOT], chain([first], tiles)
                 break
-        node = NodeSums(self.frontend, plan, self.dtype, first=Samples(read(indices)))
+        pilot = Samples(read(indices)) if shift is None else None
+        node = NodeSums(self.frontend, plan, self.dtype, first=pilot, shift=shift)
         gather([node], ((block, _inputs(read, tiles)) for block, tiles in enumerate(blocks)))
         sums = node.tree.total()
         if sums is None:  # no samples

@@ -294,12 +294,14 @@ class ChainEdges:
         m = self.first.shape[1]
         degrees, steps = np.zeros(m), np.zeros(m + 1)
         for run, (first, last) in enumerate(zip(self.first, self.last, strict=True)):
-            some = last >= first
-            a, b, w = first[some], last[some] + 1, self.weights_of(run)[some]
-            degrees[some] += w * (b - a)
-            if np.all(b - a == 1):
-                degrees += np.bincount(a, w, minlength=m)
+            some = np.flatnonzero(last >= first)
+            a, b = first[some], last[some] + 1
+            w = self.weight[run][some] if isinstance(self.weight, np.ndarray) else self.weight
+            if np.array_equal(b, a + 1) and np.all(a[1:] > a[:-1]):
+                degrees[some] += w
+                degrees[a] += w
             else:
+                degrees[some] += w * (b - a)
                 steps += np.bincount(a, minlength=m + 1) - np.bincount(b, minlength=m + 1)
         if steps.any():  # runs of several positions, which have one weight for all
             degrees += self.weight * np.cumsum(steps[:-1])

@@ -201,14 +201,14 @@ class OrderedPlan(Plan):
             part, starts = make_part(0, hi - lo, weights), np.zeros(1, dtype=np.intp)
             return Tile(rows, hi - lo, (part,), starts, (hi - lo) * weights, weights[:, None].copy(), local)
         weights, atoms = self.channels[:, core], self.atom_rows[:, core]
-        counted = np.asarray(weights.any(axis=0))
-        change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
-        starts, lengths = find_segments(change, len(core))
+        counted = weights[0] != 0 if len(weights) == 1 else np.asarray(weights.any(axis=0))
+        moved = _changes(weights)
+        starts, lengths = find_segments(moved | _changes(atoms) if len(atoms) else moved, len(core))
         selector = make_selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], n_atoms)
         return Tile(
             rows,
             hi - lo,
-            _parts(weights, make_part),
+            _parts(weights, moved, make_part),
             starts,
             np.concatenate([selector @ lengths.astype(np.float64), functions.sum(axis=1)]),
             selector,
@@ -222,9 +222,17 @@ MAX_RUNS = 8
 """Up to so many runs of equal weights in a tile have a product each; with more, samples are weighted one by one."""
 
 
-def _parts(weights: Floats, make_part: PartMaker) -> tuple[Part, ...]:
-    """Parts of a tile, given the weights of its samples: mostly all are the same but for a few at the ends."""
-    starts, lengths = find_segments(np.any(weights[:, 1:] != weights[:, :-1], axis=0), weights.shape[1])
+def _changes(rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where columns differ from the one before, (n - 1,)."""
+    change = np.zeros(max(0, rows.shape[1] - 1), dtype=bool)
+    for row in rows:
+        change |= row[1:] != row[:-1]
+    return change
+
+
+def _parts(weights: Floats, moved: NDArray[np.bool_], make_part: PartMaker) -> tuple[Part, ...]:
+    """Parts of a tile, given the weights of its samples and where they change: mostly near its ends, if at all."""
+    starts, lengths = find_segments(moved, weights.shape[1])
     if len(starts) > MAX_RUNS:
         return (make_part(0, weights.shape[1], weights),)
     runs = ((a, a + n, weights[:, a]) for a, n in zip(starts.tolist(), lengths.tolist(), strict=True))

@@ -70,6 +70,8 @@ def zero(n_inputs: int, n_variables: int, plan: Plan) -> Sums:
 
 def shifted(sums: Sums, delta: Floats) -> Sums:
     """The same sums for variables z + delta: sums that were taken relative to different shifts can be merged."""
+    if not delta.any():
+        return sums
     out = sums.copy()
     for k in range(sums.n_channels):
         cross = np.outer(sums.first[k], delta)
