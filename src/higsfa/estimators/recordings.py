@@ -53,7 +53,8 @@ class Recordings:
         if parts is None:
             if not hasattr(X, "shape") and not hasattr(X, "__len__"):
                 X = np.asarray(collected(X))
-            n = X.shape[0] if getattr(X, "shape", ()) else len(X) if hasattr(X, "__len__") else 0
+            has_shape = getattr(X, "shape", ()) and not isinstance(X, Source)  # a source has that of a sample
+            n = X.shape[0] if has_shape else len(X) if hasattr(X, "__len__") else 0
             lengths = np.array([n]) if groups is None else recording_lengths(groups, n)
             return cls(X, lengths, None if groups is None else np.asarray(groups), gaps=_gaps(X, lengths))
         cls._refuse_groups(groups, len(parts))

@@ -242,7 +242,7 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         self._node  # noqa: B018  an error if nothing was fitted
         source = check_data(self, given.X, reset=False, min_samples=0, look=False)
         out = check_out(out, (len(source), self._node.n_components), product_dtype(source.dtype), source)
-        source, missing, _ = with_past(self, source, given, self.delays)
+        source, missing, _ = with_past(self, source, given, self._fitted_delays)
         self._encode(source, out)
         if missing is not None:
             out[missing] = np.nan
@@ -250,11 +250,16 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
 
     def _dask_features(self, X: Any) -> Any:
         self._node  # noqa: B018
-        return super()._dask_features(X) if self.delays else dask_transform(self, X)
+        return super()._dask_features(X) if self._fitted_delays else dask_transform(self, X)
 
     def _inverse(self, given: Recordings) -> Any:
-        X = self._decode(given.X, "allow-nan")
-        return averaged(X, given.starts(), self.delays, 1) if self.delays else X, given.lengths
+        X, delays = self._decode(given.X, "allow-nan"), self._fitted_delays
+        return averaged(X, given.starts(), delays, 1) if delays else X, given.lengths
+
+    @property
+    def _fitted_delays(self) -> int:
+        """The delays of the fit: the parameter may have been changed since."""
+        return self._node.frontend.n_inputs // self.n_features_in_ - 1
 
     def score(
         self, X: Any, y: Any = None, *, sample_weight: Any = None, pair_weight: Any = None, groups: Any = None
@@ -278,7 +283,7 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         w, pairs = self._weights(given, sample_weight, pair_weight)
         Y, _ = self._features(given, None)
         missing = np.isnan(Y).any(axis=1)
-        series = Series.of(as_source(Y), given.starts(missing), missing, self.delays)
+        series = Series.of(as_source(Y), given.starts(missing), missing, self._fitted_delays)
         own = {"w": w, "pair_weight": pairs}
         own = {name: None if one is None else _by_lag(one[series.rows]) for name, one in own.items()}
         return self._recipe().build_recordings(series.lengths, **own).slowness(Y[series.rows])

@@ -168,9 +168,6 @@ def pack_common(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
 
 def unpack_common(cls: type, record: Any, n_features: int, tensors: Tensors, prefix: str) -> Any:
     estimator = unpack_params(cls, record.params, tensors, prefix)
-    n_features, rest = divmod(n_features, 1 + getattr(estimator, "delays", 0))
-    if rest or not n_features:
-        refuse("the inputs of its node are not those of a sample with its delays")
     estimator.n_features_in_ = n_features
     if record.feature_names_in:
         estimator.feature_names_in_ = _unpack_names(tensors, f"{prefix}feature_names_in", n_features)

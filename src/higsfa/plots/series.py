@@ -116,8 +116,8 @@ def plot_weights(model: Any, *, n_features: int = 4, scale: Any = None, names: S
     """
     from matplotlib.figure import Figure
 
-    node, delays = model._node, getattr(model, "delays", 0)
-    center, n_inputs = node.frontend.center, model.n_features_in_
+    node, n_inputs = model._node, model.n_features_in_
+    center, delays = node.frontend.center, node.frontend.n_inputs // n_inputs - 1
     step = 1e-3 * (np.ones(n_inputs) if scale is None else np.asarray(scale, dtype=np.float64))
     if step.shape != (n_inputs,):
         raise ValueError(f"scale must have one entry for each of {n_inputs} inputs, got shape {step.shape}")
