@@ -42,14 +42,20 @@ def recordings(n_samples, groups=None):
     return runs
 
 
-def dense_sequence(n_samples, lag=1, groups=None):
-    """v = 1; edges between neighbours of a recording, scaled so that R = Q."""
-    v = np.ones(n_samples)
+def dense_sequence(n_samples, lag=1, groups=None, sample_weight=None, pair_weight=None, by_degree=False):
+    """Edges between samples of a recording that are a lag apart, R = Q; v = 1 or the degree, times sample weights.
+
+    `pair_weight` (N,) or (N, lags) is that of the pair that begins with each sample.
+    """
+    lags = [lag] if np.ndim(lag) == 0 else sorted(lag)
     gamma = np.zeros((n_samples, n_samples))
     for run in recordings(n_samples, groups):
-        for a, b in zip(run, run[lag:], strict=False):
-            gamma[a, b] += 1.0
-            gamma[b, a] += 1.0
+        for k, one in enumerate(lags):
+            for a, b in zip(run, run[one:], strict=False):
+                weight = 1.0 if pair_weight is None else np.ravel(pair_weight[a])[k if np.ndim(pair_weight) > 1 else 0]
+                gamma[a, b] += weight
+                gamma[b, a] += weight
+    v = as_weights(n_samples, sample_weight) * (gamma.sum(axis=1) if by_degree else 1.0)
     return v, gamma * (v.sum() / gamma.sum())
 
 

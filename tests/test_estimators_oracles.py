@@ -107,10 +107,17 @@ def _cases():
     for lag in (1, 4):
         dense = dense_sequence(N, lag, RECORDING)
         cases[f"sequence, lag {lag}"] = (dict(graph=SequenceGraph(lag), groups=RECORDING), dense, None)
+    for lag, by_degree in ((3, True), ([1, 2, 7], False), ([2, 1, 5], True)):
+        recipe = SequenceGraph(lag, "degree" if by_degree else None)
+        dense = dense_sequence(N, lag, RECORDING, w, by_degree=by_degree)
+        given = dict(graph=recipe, groups=RECORDING, sample_weight=w)
+        cases[f"{recipe}, weighted"] = (given, dense, w)
     rng = np.random.default_rng(1)
     gamma = np.triu(rng.uniform(0, 1, (N, N)) * (rng.random((N, N)) < 0.2), 1)
     gamma, v = gamma + gamma.T, rng.uniform(0.5, 2, N)
     cases["edges"] = (dict(graph=EdgeGraph(sp.csr_array(gamma), v)), (v, gamma), None)
+    given = dict(graph=EdgeGraph(sp.csr_array(gamma), v), sample_weight=w)
+    cases["edges, weighted"] = (given, (w * v, gamma * (w @ v) / gamma.sum()), w)
     recipe = (
         SerialGraph("age", n_groups=6)
         + ClusteredGraph("race_gaps")
@@ -1013,7 +1020,7 @@ BAD_FITS = {
     "weights of wrong length": (dict(X=X, y=Y_REAL, sample_weight=np.ones(N + 1)), "sample_weight"),
     "weights all zero": (dict(X=X, y=Y_REAL, sample_weight=np.zeros(N)), "sample_weight"),
     "clustered, negative weights": (dict(X=X, y=Y_RACE, graph="clustered", sample_weight=-np.ones(N)), "sample_weight"),
-    "weights for a sequence": (dict(X=X, graph="sequence", sample_weight=np.full(N, 2.0)), "sample_weight"),
+    "weights for a window": (dict(X=X, graph=WindowGraph(False), sample_weight=np.full(N, 2.0)), "sample_weight"),
     "absent label": (dict(X=X, y=LABELS, graph=SerialGraph("height")), "height"),
     "absent column": (dict(X=X, y=np.column_stack([Y_REAL, Y_RACE]), graph=ClusteredGraph(2)), "2"),
     "absent label in a sum": (dict(X=X, y=LABELS, graph=SerialGraph("real") + ClusteredGraph("height")), "height"),
@@ -1065,7 +1072,7 @@ def test_bad_data_are_refused_by_name_and_leave_a_fitted_model_as_it_was(given, 
 @pytest.mark.parametrize(
     ("given", "names"),
     [
-        (dict(X=_with(np.nan)), "X|NaN"),
+        (dict(X=np.full((N, I), np.nan)), "X|NaN|lag"),
         (dict(X=_with(-np.inf)), "X|infinity"),
         (dict(X=sp.csr_array(X)), "X|sparse"),
         (dict(X=X[:, 0]), "X|2D"),
@@ -1103,8 +1110,8 @@ def test_failed_partial_fits_leave_the_sums_as_they_were(value):
         model.partial_fit(_with(value), Y_RACE)
     with pytest.raises(ValueError, match="y"):
         model.partial_fit(X[40:], Y_RACE)
-    with pytest.raises(ValueError, match=r"X|NaN|infinity"):
-        series.partial_fit(_with(value))
+    with pytest.raises(ValueError, match=r"X|infinity"):
+        series.partial_fit(_with(np.inf))
     model.partial_fit(X[40:], Y_RACE[40:])
     series.partial_fit(X[40:])
     np.testing.assert_allclose(

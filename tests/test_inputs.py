@@ -183,6 +183,8 @@ MISTAKES = {
 @pytest.mark.parametrize("make", [network, GSFA, SFA], ids=["HiGSFA", "GSFA", "SFA"])
 @pytest.mark.parametrize(("X", "error", "text"), MISTAKES.values(), ids=MISTAKES)
 def test_mistakes_are_told(make, X, error, text):
+    if make is SFA and "item 1 of the list" in text:
+        pytest.skip("recordings have any length")
     with pytest.raises(error, match=text):
         make().fit(X, Y[:2])
 
@@ -199,11 +201,8 @@ def test_pictures_too_large_are_not_decoded(monkeypatch):
         network().fit(pictures(GREY), Y)
 
 
-def test_a_list_of_recordings_is_not_taken_for_samples():
-    with pytest.raises(ValueError, match=r"a list of 2 arrays of shape \(30, 4\): if they are recordings, join them"):
-        SFA().fit([RNG.normal(size=(30, 4))] * 2)
-    with pytest.raises(ValueError, match=r"recordings are joined by np.concatenate, and told apart by groups"):
-        SFA().fit([RNG.normal(size=(30, 4)), RNG.normal(size=(20, 4))])
+def test_a_list_of_arrays_is_recordings_for_sfa_and_pictures_for_networks():
+    assert SFA().fit([RNG.normal(size=(30, 4)), RNG.normal(size=(20, 4))]).n_features_in_ == 4
     assert HiSFA([Layer((2, 3), n_components=2)]).fit(list(GREY)).input_shape_ == (4, 6)
 
 

@@ -138,11 +138,31 @@ def test_the_number_of_samples_of_written_edges_is_that_of_the_matrix_or_of_the_
     assert EdgeGraph(pairs).build(n_samples=9).n_samples == 9
 
 
-@pytest.mark.parametrize("recipe", [SequenceGraph(), WindowGraph(), EdgeGraph(np.array([[0, 1]]))])
-def test_graphs_of_single_edges_take_no_weights(recipe):
-    recipe.build(AGE, sample_weight=np.ones(8))
-    with pytest.raises(ValueError, match=f"{type(recipe).__name__} takes no sample_weight"):
-        recipe.build(AGE, sample_weight=np.r_[2.0, np.ones(7)])
+def test_windows_take_no_weights():
+    WindowGraph().build(AGE, sample_weight=np.ones(8))
+    with pytest.raises(ValueError, match="WindowGraph takes no sample_weight"):
+        WindowGraph().build(AGE, sample_weight=np.r_[2.0, np.ones(7)])
+
+
+@pytest.mark.parametrize("recipe", [SequenceGraph(), SequenceGraph([1, 3]), EdgeGraph(np.array([[0, 1], [2, 5]]), AGE)])
+def test_weights_multiply_vertex_weights_of_sequences_and_edges(recipe):
+    w = np.r_[2.0, 0.5, np.ones(6)]
+    plain, weighted = recipe.build(n_samples=8), recipe.build(n_samples=8, sample_weight=w)
+    np.testing.assert_allclose(weighted.vertex_weights, w * plain.vertex_weights)
+    gamma, other = (graph.to_sparse().toarray() / graph.total_edge_weight for graph in (plain, weighted))
+    np.testing.assert_allclose(gamma, other, atol=1e-15)
+
+
+@pytest.mark.parametrize("lag", [0, [], [1, 1], [2, 0], 1.5, "one"])
+def test_lags_are_one_or_several_different_steps(lag):
+    with pytest.raises((TypeError, ValueError), match="lag must"):
+        SequenceGraph(lag).build(n_samples=8)
+
+
+def test_missing_groups_are_refused():
+    for groups in ([0.0, 0.0, np.nan, 1.0], [None, "a", "a", "b"], pd.array([1, 1, pd.NA, 2])):
+        with pytest.raises(ValueError, match=r"groups: that of 1 samples is missing \(the first is row [02]\)"):
+            SequenceGraph().build(n_samples=4, groups=groups)
 
 
 def test_windows_follow_the_label_the_rows_or_the_recordings():

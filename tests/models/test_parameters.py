@@ -47,6 +47,8 @@ EXPANSIONS = [
     ["identity", "power2"],
     ("identity", parse_expansion("signed_power0.5"), ["quadratic[0]"]),
 ]
+LAGS = [[1, 2], (3, 1), np.array([2, 5]), range(1, 4)]
+WEIGHTS = [None, "degree", np.str_("degree")]
 LABELS = [
     None,
     "age",
@@ -72,7 +74,7 @@ RECIPES = {
     ClusteredGraph: {"label": LABELS, "self_loops": [*BOOLEAN, 1, 0]},
     SerialGraph: {"label": LABELS, "n_groups": [None, 2, 7, np.int64(5), 10**30]},
     MixedGraph: {"label": LABELS, "n_groups": [None, 2, np.uint8(5)]},
-    SequenceGraph: {"lag": [1, 2, np.int64(3), 10**30]},
+    SequenceGraph: {"lag": [1, 2, np.int64(3), 10**30, *LAGS], "node_weights": WEIGHTS},
     WindowGraph: {"label": LABELS, "half_width": [1, np.int32(4)], "mirrored": [*BOOLEAN, 1, 0]},
     EdgeGraph: {
         "edges": [EDGES, EDGES.tolist(), EDGES[:, :2], EDGES.astype(np.float32), *MATRICES, HALVES],
@@ -121,7 +123,8 @@ NETWORK = {
     "clip_range": BOOLEAN,
     "verbose": [True, False, np.False_, 0, 3, np.int64(2)],
 }
-LAG = {"lag": COUNT}
+LAG = {"lag": [*COUNT, *LAGS]}
+TIME = LAG | {"delays": [0, *COUNT], "node_weights": WEIGHTS}
 GRAPH = {"graph": ["auto", Text("serial"), np.str_("window")], "label_kinds": KINDS}
 HEAD = {
     "n_used_features": [
@@ -144,8 +147,8 @@ HEAD = {
     "candidates": [None, [1, 2], (2,), np.array([1, 2], np.uint8), range(1, 3), [1.0, 2.0], [1] * 20_000],
 }
 LEGAL = {
-    SFA: SINGLE | LAG,
-    ISFA: SINGLE | LAG | PRESERVING,
+    SFA: SINGLE | TIME,
+    ISFA: SINGLE | TIME | PRESERVING,
     GSFA: SINGLE | GRAPH,
     IGSFA: SINGLE | GRAPH | PRESERVING,
     HSFA: NETWORK | LAG,

@@ -1,5 +1,6 @@
 """scikit-learn estimators."""
 
+from higsfa.estimators.delays import DelayEmbedding as DelayEmbedding
 from higsfa.estimators.edges import OrientedEdges as OrientedEdges
 from higsfa.estimators.gsfa import GSFA as GSFA
 from higsfa.estimators.gsfa import IGSFA as IGSFA

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import check_cv
 
-from higsfa.core.graph.build import NotEnoughData
+from higsfa.core.graph.build import NotEnoughData, check_groups
 from higsfa.core.graph.edges import AtomEdges, LowRankEdges
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import as_labels, find_classes, numeric, pick_label
@@ -21,7 +21,8 @@ from higsfa.core.sums.plan import BLOCK, make_plan
 from higsfa.core.sums.sums import Sums, part_of
 from higsfa.core.sums.tile import CellPlan, Weighting
 from higsfa.graphs.label import CodeGraph, adds, gather_graph
-from higsfa.graphs.recipes import ClusteredGraph, EdgeGraph, GraphRecipe, SequenceGraph, WindowGraph, _terms
+from higsfa.graphs.order import EdgeGraph, SequenceGraph, WindowGraph
+from higsfa.graphs.recipes import ClusteredGraph, GraphRecipe, _terms
 from higsfa.training.choice import MAX_SAMPLES, Half
 from higsfa.training.gather import NodeData
 from higsfa.training.sources import Source
@@ -48,13 +49,12 @@ def divide(recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, cv: Any) -> 
         or (isinstance(part, WindowGraph) and (part.label is False or (part.label is None and y is None)))
         for part in parts
     )
-    if groups is not None and np.shape(groups) != (n,):
-        raise ValueError(f"groups must have one entry per sample, got shape {np.shape(groups)} for {n} samples")
+    groups = None if groups is None else check_groups(groups, n)
     if any(isinstance(part, EdgeGraph) for part in parts) or (is_time and groups is None):
         return None
     if not isinstance(cv, Integral | None):
         return _given_folds(cv, y, groups, n)
-    group = np.arange(n) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1].ravel()
+    group = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1].ravel()
     order = np.lexsort(_sort_keys(parts, y, w))
     order = order[w[order] > 0]
     _, first = np.unique(group[order], return_index=True)  # the first sample of each group, in the order of labels

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import as_labels
 from higsfa.estimators.federated import FederatedNetwork
 from higsfa.estimators.network import Network
 from higsfa.estimators.parameters import LABELS, NETWORK, NO_LABELS, documented, fit_documented
-from higsfa.estimators.validation import LABEL_KINDS, assign, warn_if_recording
+from higsfa.estimators.validation import LABEL_KINDS, LAG, assign, warn_if_recording
 from higsfa.graphs import GraphRecipe, SequenceGraph, as_recipe
 
 
@@ -64,13 +62,13 @@ class _LabelledNetwork(FederatedNetwork):
 
 
 class _SequenceNetwork(Network):
-    _parameter_constraints = {**Network._parameter_constraints, "lag": [Interval(Integral, 1, None, closed="left")]}
+    _parameter_constraints = {**Network._parameter_constraints, "lag": LAG}
 
     def __init__(
         self,
         layers: Any = None,
         *,
-        lag: int = 1,
+        lag: Any = 1,
         front: Any = None,
         input_shape: Any = None,
         n_jobs: int | None = None,

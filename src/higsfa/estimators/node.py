@@ -261,7 +261,7 @@ class NodeEstimator(Extractor):
             self._adopt(statistics)
         for name in ("feature_names_in_", "_tail", "_recording"):  # of what was fitted before
             self.__dict__.pop(name, None)
-        self.n_features_in_ = statistics.frontend.n_inputs
+        self.n_features_in_ = statistics.frontend.n_inputs // (1 + getattr(self, "delays", 0))
         return self
 
     def transform(self, X: Any, out: Any = None) -> Any:
@@ -282,9 +282,10 @@ class NodeEstimator(Extractor):
         if is_dask(X):
             return dask_transform(self, X)
         X = check_data(self, X, reset=False, min_samples=0)
-        dtype = product_dtype(X.dtype)
-        out = check_out(out, (len(X), self._node.n_components), dtype, X)
-        work = dtype if self._node.fits_single else np.dtype(np.float64)
+        return self._encode(X, check_out(out, (len(X), self._node.n_components), product_dtype(X.dtype), X))
+
+    def _encode(self, X: Source, out: Any) -> Any:
+        work = product_dtype(X.dtype) if self._node.fits_single else np.dtype(np.float64)
         for rows, part in batches(X, 4 * tile_rows(self._node.frontend.n_variables, work.itemsize)):
             if not isinstance(X, Array):  # arrays were looked at
                 assert_finite(self, part)
@@ -303,10 +304,14 @@ class NodeEstimator(Extractor):
         -------
         array of shape (n_samples, n_features)
         """
+        return self._decode(Y)
+
+    def _decode(self, Y: Any, finite: Any = True) -> np.ndarray:
         self._node  # noqa: B018
         if getattr(Y, "shape", ())[1:] == (0,):
             Y = np.asarray(Y, dtype=np.float64)  # a DataFrame without columns has no type that could be checked
-        Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y", ensure_min_samples=0, ensure_min_features=0)
+        given: dict[str, Any] = {"ensure_min_samples": 0, "ensure_min_features": 0, "ensure_all_finite": finite}
+        Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y", **given)
         if Y.shape[1] != self._node.n_components:
             raise ValueError(f"Y has {Y.shape[1]} features, but {type(self).__name__} makes {self._node.n_components}")
         return np.ascontiguousarray(self._node.decode(Y.T).T)

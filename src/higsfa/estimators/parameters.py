@@ -28,8 +28,15 @@ front : {"auto", "edges"}, OrientedEdges or None
 expansion : str, Expansion or callable, default="identity"
     Nonlinear expansion of the centred input, such as ``"identity | quadratic"``; see
     :mod:`higsfa.core.expansion.expansion`. A callable gets samples as rows.
-lag : int, default=1
-    Number of time steps between the samples that are compared.
+lag : int or list of int, default=1
+    Number of time steps between the samples that are compared; of several, all pairs count alike.
+delays : int, default=0
+    Number of earlier samples that are put beside each sample as further features (delay embedding); see
+    :class:`higsfa.DelayEmbedding`. Samples at the beginning of a recording, which have not enough past, take no part
+    in `fit`; in `transform` the first sample of the recording stands for those before it.
+node_weights : {"degree"}, optional
+    Weight of a sample in mean and variance: 1 by default; "degree" counts it as often as it is in a pair of samples
+    that are compared, as TICA does.
 delta_threshold : float, default=1.96
     Features with a smaller Delta form the slow part; noise has Delta 2. Negative: no slow part, which is PCA.
     4 or more: slow features only.
@@ -81,11 +88,17 @@ NO_LABELS = "\ny : ignored; `groups` tells recordings apart"
 FIT = """
 X : array-like of shape (n_samples, n_features), source, zarr or dask array, list of pictures or of their files
     Samples; networks take them in shape (n_samples, *input_shape), too. A list may hold arrays, tensors, PIL images or
-    paths of picture files, all of one size; pictures are in colour if any of them is, else grey.
+    paths of picture files, all of one size; pictures are in colour if any of them is, else grey. `SFA` and `ISFA` take
+    a list of recordings (n_samples, n_features) of any lengths, too, or a stack (n_recordings, n_samples, n_features)
+    of equal ones. Gaps in the time index of a DataFrame (steps that are more than half of the median step off) and
+    samples with missing values cut a recording, and a warning says so.
 graph : recipe, TrainingGraph or str, optional
     Used instead of the parameter `graph`.
 sample_weight : array-like of shape (n_samples,), optional
-    Weight w counts a sample w times.
+    Weight w counts a sample w times. In time series it multiplies the weight of a sample in mean and variance, not
+    that of pairs.
+pair_weight : array-like of shape (n_samples,) or (n_samples, n_lags), optional
+    Weight of the pair that begins with each sample; entries of samples without a later one are not used.
 groups : array-like of shape (n_samples,), optional
     The recording of each sample, for graphs in time order: no transition is made from one recording to the next. With
     other graphs what samples belong to (a person, say): where "auto" is decided, a group is never divided.
@@ -114,6 +127,8 @@ held_out_ : HeldOut or None
     How all values of the shrinkage did: `ladder`, `slowness`, `delta_values`, `training_delta_values`.
 mean_ : array of shape (n_features,)
     What is subtracted from the input.
+timescales_ : array
+    `SFA` and `ISFA`: time scales of the features, -lag / ln(1 - Delta / 2); NaN for those that are faster than noise.
 statistics_ : Statistics
     The sums behind the fit; see `fit_from_statistics`. Those of time series, classes and label graphs add and subtract:
     ``a.statistics_ + b.statistics_``.

@@ -6,28 +6,44 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from higsfa.core.graph import build
 from higsfa.core.node.solve import AUTO
 from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators.choice import add_folds, divide, subset
 from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
-from higsfa.estimators.stream import StreamEstimator, exact, joined
-from higsfa.estimators.validation import assign, check_data, unchanged_on_error, warn_if_recording
+from higsfa.estimators.recordings import OverRecordings, Recordings, Series, averaged, missing_rows, with_past
+from higsfa.estimators.stream import MAX_ROWS, StreamEstimator, exact, is_harmless
+from higsfa.estimators.validation import (
+    LAG,
+    assign,
+    check_data,
+    check_out,
+    dask_transform,
+    product_dtype,
+    unchanged_on_error,
+    warn_if_recording,
+)
 from higsfa.graphs import SequenceGraph
+from higsfa.graphs.recipes import check_weights
 from higsfa.training.gather import NodeData
-from higsfa.training.sources import as_source
+from higsfa.training.sources import Source, as_source
 from higsfa.training.statistics import Origin, SequenceStatistics
 
+OTHER = object()
+"""A recording that no other one goes on from."""
 
-class SequenceEstimator(StreamEstimator):
-    """`fit` and `partial_fit` on time series."""
+
+class SequenceEstimator(OverRecordings, StreamEstimator):
+    """`fit`, `partial_fit` and `transform` of time series."""
 
     _parameter_constraints = {
         **StreamEstimator._parameter_constraints,
-        "lag": [Interval(Integral, 1, None, closed="left")],
+        "lag": LAG,
+        "delays": [Interval(Integral, 0, None, closed="left")],
+        "node_weights": [StrOptions({"degree"}), None],
     }
 
     def __init__(
@@ -35,7 +51,9 @@ class SequenceEstimator(StreamEstimator):
         n_components: int | None = None,
         *,
         expansion: Any = "identity",
-        lag: int = 1,
+        lag: Any = 1,
+        delays: int = 0,
+        node_weights: str | None = None,
         shrinkage: Any = 0.0,
         clip_range: bool = True,
         center: Any = None,
@@ -45,52 +63,94 @@ class SequenceEstimator(StreamEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(NO_LABELS)
-    def fit(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+    def fit(
+        self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None, pair_weight: Any = None
+    ) -> Any:
         """Fit on one or several recordings, with samples in time order.
 
         {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            X = check_data(self, X, reset=True, min_samples=2)
+            given = Recordings.of(X, groups)
+            source = check_data(self, given.X, reset=True, min_samples=2)
             warn_if_recording(y, groups)
-            lengths = build.recording_lengths(groups, len(X))
-            build.sequence(lengths, self.lag)  # an error if no two samples are neighbours
-            data, fold = self._data(X, np.ones(len(X))), None
-            if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
-                fold = divide(SequenceGraph(self.lag), None, np.ones(len(X)), groups, self.cv)
-            if fold is None:
-                self._adopt(self._sums_of(data, lengths, 0), X=X)
-            else:
-                folds = [np.flatnonzero(fold == k) for k in range(fold.max() + 1)]
-                of = [build.recording_lengths(np.asarray(groups)[rows], len(rows)) for rows in folds]
-                parts = [self._sums_of(subset(data, rows), own, 0) for rows, own in zip(folds, of, strict=True)]
-                self._adopt(*add_folds(parts), X)
-            self._tail, self._recording = data.read(np.arange(0)), None
+            w, pairs = self._weights(given, sample_weight, pair_weight)
+            try:
+                self._fit_series(source, given, None, w, pairs)
+                given.warn_of_cuts(None)
+            except ValueError:  # of NaN, perhaps: sums tell for free whether there is any
+                missing = missing_rows(self, source)
+                if missing is None:
+                    raise
+                self._fit_series(source, given, missing, w, pairs)
+                given.warn_of_cuts(missing)
+            self._tail, self._recording = None, None
         return self
 
-    _tail: Any = None
-    _recording: Any = None
+    _tail: dict[str, Any] | None = None  # the last samples, which edges and delays of the next ones reach back to
+    _recording: Any = None  # of the last sample that was taken in
+
+    def _weights(self, given: Recordings, sample_weight: Any, pair_weight: Any) -> tuple[Any, Any]:
+        """Weights of the samples, and of the pairs that begin with each of them; None for 1."""
+        if sample_weight is None and pair_weight is None:
+            return None, None
+        w, n_lags = given.flat(sample_weight, "sample_weight"), len(self._recipe().lags())
+        return None if w is None else check_weights(w, len(w)), given.flat(pair_weight, "pair_weight", n_lags)
+
+    def _fit_series(self, source: Source, given: Recordings, missing: Any, w: Any, pairs: Any) -> None:
+        series = Series.of(source, given.starts(missing), missing, self.delays)
+        rows = series.rows
+        w, pairs = (None if one is None else one[rows] for one in (w, pairs))
+        own = np.ones(len(rows)) if w is None else w
+        if pairs is not None or series.lengths.max(initial=0) <= min(self._recipe().lags()):
+            self._recipe().build_recordings(series.lengths, w=w, pair_weight=_by_lag(pairs))  # an error without pairs
+        data, fold = self._data(series.source, own), None
+        if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
+            groups = None if given.groups is None else given.groups[rows]
+            fold = divide(self._recipe(), None, own, groups, self.cv)
+        if fold is None:
+            self._adopt(self._sums_of(data, series.lengths, 0, w, pairs), X=series.source)
+            return
+        parts = []
+        for k in range(fold.max() + 1):
+            at, lengths = series.part(fold == k)
+            some = (None if one is None else one[at] for one in (w, pairs))
+            parts.append(self._sums_of(subset(data, at), lengths, 0, *some))
+        self._adopt(*add_folds(parts), series.source)
 
     @exact
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(NO_LABELS)
-    def partial_fit(self, X: Any, y: Any = None, groups: Any = None, *, forgetting: float = 1.0) -> Any:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        *,
+        sample_weight: Any = None,
+        pair_weight: Any = None,
+        forgetting: float = 1.0,
+    ) -> Any:
         """Continue fitting with the next samples; the result is that of `fit` on all of them.
 
         A recording may continue from one call to the next. Without `groups`, all calls are one recording; with
-        `groups`, the first rows continue the last recording if they have its name. `fit` ends a recording. Features are
-        worked out when they are asked for.
+        `groups`, the first rows continue the last recording if they have its name. Recordings of a list or a stack are
+        complete, and `fit` ends a recording. Features are worked out when they are asked for.
 
         {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            self._take_in(self._batch(X, groups), forgetting)
+            batch, self._recording, is_harmless = self._batch(X, groups, sample_weight, pair_weight)
+            if len(batch["X"]):
+                self._take_in(batch, forgetting, is_harmless)
         return self
 
     @exact
     @_fit_context(prefer_skip_nested_validation=True)
     @fit_documented(NO_LABELS)
-    def unlearn(self, X: Any, y: Any = None, groups: Any = None) -> Any:
+    def unlearn(
+        self, X: Any, y: Any = None, groups: Any = None, *, sample_weight: Any = None, pair_weight: Any = None
+    ) -> Any:
         """Take whole recordings out of the fit again: the result is that of a fit that never saw them.
 
         The range that inputs are clipped to stays as it was.
@@ -98,43 +158,175 @@ class SequenceEstimator(StreamEstimator):
         {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            known, batch = self.statistics_, self._batch(X, groups)
-            lengths = build.recording_lengths(batch["groups"], len(batch["X"]))
-            self._statistics = known - self._sequence(batch["X"], lengths, 0)
-            self._solved = self._tail = self._recording = None  # the recording ends
+            known = self.statistics_
+            self._recording = OTHER  # the recording ends
+            batch, _, _ = self._batch(X, groups, sample_weight, pair_weight)
+            self._statistics = known - self._sum_stretches(batch, 0)
+            self._solved = self._tail = None
         return self
 
-    def _batch(self, X: Any, groups: Any) -> dict[str, Any]:
-        X = np.asarray(self._check_batch(X))
-        groups = None if groups is None else np.array(groups)
-        build.recording_lengths(groups, len(X))
-        return {"X": X.reshape(len(X), -1), "groups": groups}
+    def _batch(self, X: Any, groups: Any, sample_weight: Any, pair_weight: Any) -> tuple[dict[str, Any], Any, bool]:
+        """A batch without missing values; the name of its last recording, which the next batch may continue; whether
+        its numbers are known to be harmless."""
+        given = Recordings.of(X, groups)
+        X = self._check_batch(given.X, look=False)
+        X = np.asarray(X).reshape(len(X), -1)
+        w, pairs = self._weights(given, sample_weight, pair_weight)
+        first = last = None
+        if given.are_complete:
+            first, last = object(), OTHER
+        elif given.groups is not None and len(X):
+            first, last = given.groups[[0, -1]].tolist()
+        harmless = is_harmless(X)
+        missing = None if harmless else missing_rows(self, as_source(X))
+        given.warn_of_cuts(missing)
+        starts = given.starts(missing)
+        starts[:1] = first != self._recording
+        batch = {"X": X, "starts": starts, "w": w, "pairs": pairs}
+        if missing is not None:
+            last = OTHER if missing[-1] else last
+            batch = {key: None if value is None else value[~missing] for key, value in batch.items()}
+        return batch, last, harmless
 
     def _sum_batches(self, batches: tuple[dict[str, Any], ...]) -> SequenceStatistics:
-        X, groups = joined(batches, "X"), joined(batches, "groups")
-        lengths = build.recording_lengths(groups, len(X))
-        ids = [None] * len(lengths) if groups is None else groups[np.cumsum(lengths) - lengths].tolist()
-        tail = X[:0] if self._tail is None or ids[0] != self._recording else self._tail
-        if len(tail):
-            X = np.concatenate([tail, X])
-            lengths[0] += len(tail)
-        statistics = self._sequence(X, lengths, len(tail))
-        self._tail, self._recording = X[max(len(X) - lengths[-1], len(X) - self.lag) :].copy(), ids[-1]
+        tail, n_before = self._tail, 0
+        if tail is not None and not batches[0]["starts"][0]:
+            batches, n_before = (tail, *batches), len(tail["X"])
+        lengths = [len(one["X"]) for one in batches]
+        batch = {key: _joined([one[key] for one in batches], lengths) for key in batches[0] if key != "X"}
+        batch["X"] = self._together([one["X"] for one in batches]) if len(batches) > 1 else batches[0]["X"]
+        batch["starts"][0] = True
+        statistics = self._sum_stretches(batch, n_before)
+        reach = max(self._recipe().lags()) + self.delays
+        begin = max(len(batch["X"]) - reach, int(np.flatnonzero(batch["starts"])[-1]))
+        self._tail = {key: None if value is None else value[begin:].copy() for key, value in batch.items()}
         return statistics
 
-    def _sequence(self, X: np.ndarray, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
-        return self._sums_of(self._data(as_source(X)), lengths, n_before)
+    _scratch: Any = None  # memory for batches that are summed together, used again
 
-    def _sums_of(self, data: NodeData, lengths: np.ndarray, n_before: int) -> SequenceStatistics:
+    def _together(self, parts: list[np.ndarray]) -> np.ndarray:
+        """Batches one after the other, in memory that the next ones use again."""
+        n, dtype = sum(map(len, parts)), np.result_type(*parts)
+        if n > 2 * MAX_ROWS:
+            return np.concatenate(parts)
+        known = self._scratch
+        if known is None or len(known) < n or known.shape[1:] != parts[0].shape[1:] or known.dtype != dtype:
+            self._scratch = known = np.empty((n, *parts[0].shape[1:]), dtype)
+        return np.concatenate(parts, out=known[:n])
+
+    def __getstate__(self) -> Any:
+        self._scratch = None
+        return super().__getstate__()
+
+    def _sum_stretches(self, batch: dict[str, Any], n_before: int) -> SequenceStatistics:
+        """Statistics of samples, of which the first `n_before` were summed before."""
+        series = Series.of(as_source(batch["X"]), batch["starts"], None, self.delays)
+        source = as_source(np.asarray(series.source)) if self.delays else series.source
+        w, pairs = (None if batch[key] is None else batch[key][series.rows] for key in ("w", "pairs"))
+        data: NodeData = self._data(source)
+        known: Any = self._statistics
+        # The shift of the first batch serves all, so that their sums need not be brought together.
+        is_known = isinstance(known, SequenceStatistics) and known.has_samples
+        shift = known.shift if is_known and len(known.shift) == data.frontend.n_variables else None
+        return self._sums_of(data, series.lengths, max(0, n_before - self.delays), w, pairs, shift)
+
+    def _sums_of(
+        self, data: NodeData, lengths: NDArray[np.intp], n_before: int, w: Any, pairs: Any, shift: Any = None
+    ) -> SequenceStatistics:
         """Statistics of recordings, of which the first `n_before` samples were summed before."""
-        graph = build.sequence(lengths, self.lag, scaled=False, may_be_empty=True)
-        return SequenceStatistics(*data.gather(sequence_plan(n_before, graph)), self._origin())
+        given = {"w": w, "pair_weight": _by_lag(pairs), "n_before": n_before}
+        graph = self._recipe().build_recordings(lengths, **given, scaled=False, may_be_empty=True)
+        return SequenceStatistics(*data.gather(sequence_plan(graph), shift), self._origin())
+
+    def _features(self, given: Recordings, out: Any) -> tuple[Any, None]:
+        self._node  # noqa: B018  an error if nothing was fitted
+        source = check_data(self, given.X, reset=False, min_samples=0, look=False)
+        out = check_out(out, (len(source), self._node.n_components), product_dtype(source.dtype), source)
+        source, missing, _ = with_past(self, source, given, self._fitted_delays)
+        self._encode(source, out)
+        if missing is not None:
+            out[missing] = np.nan
+        return out, None
+
+    def _dask_features(self, X: Any) -> Any:
+        self._node  # noqa: B018
+        return super()._dask_features(X) if self._fitted_delays else dask_transform(self, X)
+
+    def _inverse(self, given: Recordings) -> Any:
+        X, delays = self._decode(given.X, "allow-nan"), self._fitted_delays
+        return averaged(X, given.starts(), delays, 1) if delays else X, given.lengths
+
+    @property
+    def _fitted_delays(self) -> int:
+        """The delays of the fit: the parameter may have been changed since."""
+        return self._node.frontend.n_inputs // self.n_features_in_ - 1
+
+    def score(
+        self, X: Any, y: Any = None, *, sample_weight: Any = None, pair_weight: Any = None, groups: Any = None
+    ) -> float:
+        """How slow the features of these recordings are.
+
+        The sum of max(0, 1 - Delta / 2) over all features, which are decorrelated one after the other first. Noise
+        (Delta 2) adds nothing, nor does a feature that repeats others.
+
+        Parameters
+        ----------
+        X, sample_weight, pair_weight, groups : as in `fit`
+        y : ignored
+
+        Returns
+        -------
+        float
+            From 0 to the number of features; more is better.
+        """
+        given = Recordings.of(X, groups)
+        w, pairs = self._weights(given, sample_weight, pair_weight)
+        Y, _ = self._features(given, None)
+        missing = np.isnan(Y).any(axis=1)
+        series = Series.of(as_source(Y), given.starts(missing), missing, self._fitted_delays)
+        own = {"w": w, "pair_weight": pairs}
+        own = {name: None if one is None else _by_lag(one[series.rows]) for name, one in own.items()}
+        return self._recipe().build_recordings(series.lengths, **own).slowness(Y[series.rows])
+
+    @property
+    def timescales_(self) -> NDArray[np.float64]:
+        """Time scales of the slow features in samples: tau, if correlations fall off as exp(-t / tau)."""
+        lags = self._recipe().lags()
+        if len(lags) > 1:
+            raise AttributeError(f"timescales_ needs a single lag, and lag={list(lags)}: fit with one of them")
+        correlation = 1.0 - self.delta_values_ / 2.0
+        with np.errstate(all="ignore"):
+            return np.where(correlation > 0, -lags[0] / np.log(correlation), np.nan)
+
+    def _recipe(self) -> SequenceGraph:
+        return SequenceGraph(self.lag, self.node_weights)
 
     def _origin(self) -> Origin:
-        return SequenceGraph(self.lag).origin(None)
+        origin = self._recipe().origin(None)
+        return Origin.of(f"{origin.terms[0][1]} with {self.delays} delays") if self.delays else origin
 
     def _accepts(self, origin: Origin) -> bool:
         return self._origin().fits(origin)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _by_lag(pairs: Any) -> Any:
+    """Weights of pairs (N,) or (N, lags), with lags first."""
+    return None if pairs is None else pairs.T
+
+
+def _joined(parts: list[Any], lengths: list[int]) -> Any:
+    """Arrays one after the other; None stands for ones, and None is the whole if all are None."""
+    given = [part for part in parts if part is not None]
+    if not given:
+        return None
+    shape = given[0].shape[1:]
+    return np.concatenate([np.ones((n, *shape)) if one is None else one for one, n in zip(parts, lengths, strict=True)])
 
 
 @documented(NODE)
@@ -204,7 +396,9 @@ class ISFA(SequenceEstimator):
         n_components: int | None = None,
         *,
         expansion: Any = "identity",
-        lag: int = 1,
+        lag: Any = 1,
+        delays: int = 0,
+        node_weights: str | None = None,
         delta_threshold: float = 1.96,
         n_slow: Any = None,
         scaling: str = "sensitivity",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from numbers import Real
 from types import MethodType
 from typing import Any
@@ -51,38 +52,47 @@ class StreamEstimator(NodeEstimator):
         """Statistics of batches."""
         raise NotImplementedError
 
-    def _check_batch(self, X: Any) -> Any:
-        """Samples of a batch, as an array of our own, or as a source where they are read piece by piece."""
+    def _check_batch(self, X: Any, *, look: bool = True) -> Any:
+        """Samples of a batch, as an array, or as a source where they are read piece by piece."""
         is_first = not hasattr(self, "n_features_in_")
-        source = check_data(self, X, reset=is_first)
+        if not is_first and self._is_plain(X) and (not look or is_harmless(X)):
+            return X
+        source = check_data(self, X, reset=is_first, look=None if look else False)
         if not isinstance(source, ArraySource):
             return source
-        if is_first:  # later ones were looked at
+        if is_first and look:  # later ones were looked at
             assert_finite(self, source.X)
-        return np.array(source.X, order="C")
+        return source.X
 
-    def _take_in(self, batch: dict[str, Any], forgetting: float) -> None:
-        """Add a batch; features are worked out when they are asked for.
+    def _is_plain(self, X: Any) -> bool:
+        """Whether a batch is an array of numbers as it should be: most are, and then no further check is needed."""
+        is_array = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float64, np.float32) and len(X) > 0
+        return bool(is_array and X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_"))
 
-        A batch of a new kind is added at once, so that whatever is wrong with it is said here.
+    def _take_in(self, batch: dict[str, Any], forgetting: float, is_looked_at: bool = False) -> None:
+        """Add a batch, of which `is_looked_at` says that it is harmless; features are worked out when asked for.
+
+        A batch of a new kind is added at once, so that whatever is wrong with it is said here. Samples that wait are
+        copied: the user may change the array.
         """
         if not isinstance(forgetting, Real) or not 0 < forgetting <= 1:
             raise ValueError(f"forgetting must be above 0 and at most 1, got {forgetting!r}")
-        params = [
-            value.tobytes() if isinstance(value, np.ndarray) else value for value in self.get_params(False).values()
-        ]
+        params = [getattr(self, name) for name in _param_names(type(self))]
+        params = [value.tobytes() if isinstance(value, np.ndarray) else value for value in params]
         kind = [*batch, *map(_kind, batch.values()), *params]
         is_new = self._known_kind is None or not _same(kind, self._known_kind)
         if forgetting < 1 or is_new:
             self._settle()
             if forgetting < 1 and self._statistics is not None:
                 self._statistics = self._statistics.scaled(forgetting)
-        self._pending = (*self._pending, batch)
-        self._solved = None
-        n = sum(len(one["X"]) for one in self._pending)
         X = batch["X"]
-        is_large = not isinstance(X, np.ndarray) or np.abs(X).max(initial=0.0) > 1e9  # may overflow: say so here
-        if n >= MAX_ROWS or n * self.n_features_in_ >= MAX_VALUES or is_new or is_large:
+        n = sum(len(one["X"]) for one in self._pending) + 2 * len(X)  # no other one like it has place
+        is_full = n > MAX_ROWS or n * self.n_features_in_ > MAX_VALUES
+        is_large = not is_looked_at and not (isinstance(X, np.ndarray) and is_harmless(X))  # overflows are told here
+        is_due = is_full or is_new or is_large
+        self._pending = (*self._pending, batch if is_due else batch | {"X": np.array(X, order="C")})
+        self._solved = None
+        if is_due:
             self._settle()
             self._known_kind = kind
 
@@ -99,7 +109,9 @@ class StreamEstimator(NodeEstimator):
                     f"partial_fit cannot continue this fit: its {self._statistics} are not kept class by class, as "
                     f"they are for up to {MAX_CLASS_CHANNELS} classes of one label"
                 )
-            self._statistics = new if self._statistics is None else self._statistics + new
+            # Sums without samples have no shift, which is that of the first samples.
+            has_samples = self._statistics is not None and self._statistics.has_samples
+            self._statistics = self._statistics + new if has_samples else new
             self._pending = ()
 
     def __getstate__(self) -> Any:
@@ -110,6 +122,20 @@ class StreamEstimator(NodeEstimator):
         """Set parameters; batches that wait are summed with the old ones first."""
         self._settle()
         return super().set_params(**params)
+
+
+@cache
+def _param_names(cls: type) -> tuple[str, ...]:
+    return tuple(cls._get_param_names())  # type: ignore[attr-defined]
+
+
+def is_harmless(X: np.ndarray) -> bool:
+    """Whether all numbers are finite and below 1e9, as one product tells; False if that is not certain."""
+    if X.dtype.kind != "f":
+        return bool(np.abs(X).max(initial=0) <= 1e9)
+    with np.errstate(all="ignore"):
+        flat = X.reshape(-1)
+        return bool(flat @ flat < 1e18)
 
 
 def joined(batches: tuple[dict[str, Any], ...], key: str) -> Any:

@@ -10,10 +10,9 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from PIL.Image import Image
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from higsfa.core.expansion.expansion import Expansion
@@ -25,6 +24,8 @@ from higsfa.training.sources import Array, MappedFile, Source, as_source, collec
 BUILT = "graph: a graph that is built has its sample_weight and groups already; pass them to recipe.build, not to fit"
 LABEL_KINDS: list[Any] = [dict, StrOptions(set(KINDS)), None]
 """What the parameter `label_kinds` may be."""
+LAG: list[Any] = [Interval(Integral, 1, None, closed="left"), "array-like"]
+"""What the parameter `lag` may be."""
 LAZY_PILOT = 64
 """Samples that are looked at beforehand where reading them takes work."""
 
@@ -141,18 +142,21 @@ def _collected(estimator: Any, X: Any, allow_nd: bool) -> Any:
         return np.empty((0, estimator.n_features_in_))
     if allow_nd or not is_list or not isinstance(found, np.ndarray) or found.ndim < 3:
         return found
-    if not estimator._needs_labels and not isinstance(next(iter(X)), Image):
-        raise ValueError(
-            f"X is a list of {len(X)} arrays of shape {found.shape[1:]}: if they are recordings, join them by "
-            "np.concatenate and tell them apart by groups; if they are samples, make each one row"
-        )
     return found.reshape(len(found), -1)
 
 
 def check_data(
-    estimator: BaseEstimator, X: Any, *, reset: bool, min_samples: int = 1, allow_nd: bool = False
+    estimator: BaseEstimator,
+    X: Any,
+    *,
+    reset: bool,
+    min_samples: int = 1,
+    allow_nd: bool = False,
+    look: bool | None = None,
 ) -> Source:
     """X as a source of numeric samples; arrays and memmaps are not copied.
+
+    `look` says whether arrays are searched for NaN and infinity; by default they are unless fitting.
 
     When fitting, NaN and infinity are found afterwards, from the sums, which is free; see `report_not_finite`. Only
     samples of weight 0 have to be looked at; see `check_left_out`.
@@ -186,7 +190,7 @@ def check_data(
             X,
             reset=reset,
             dtype="numeric",
-            ensure_all_finite=not reset,
+            ensure_all_finite=not reset if look is None else look,
             ensure_min_samples=min_samples,
         )
         source = X

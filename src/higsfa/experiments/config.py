@@ -257,11 +257,16 @@ class DistortionTable(Table):
         return network, min(2, network) if self.supervised_copies == "auto" else self.supervised_copies
 
 
+Steps = Annotated[int, Field(ge=1, le=100_000)]
+
+
 @follows(
     *RECIPES.values(),
     types={
         "n_groups": Annotated[int, Field(ge=2, le=100_000)],
-        **dict.fromkeys(("half_width", "lag"), Annotated[int, Field(ge=1, le=100_000)]),
+        "half_width": Steps,
+        "lag": Steps | Annotated[list[Steps], Field(min_length=1, max_length=1000)],
+        "node_weights": Literal["degree"],
         "n_harmonics": Annotated[int, Field(ge=0, le=1000)],
         "n_features": Annotated[int, Field(ge=1, le=100_000)],
         "label_range": Annotated[list[float], Field(min_length=2, max_length=2)],

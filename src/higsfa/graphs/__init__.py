@@ -13,17 +13,15 @@ set of features serves several labels:
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.graphs.label import CodeGraph, LabelGraph, UniformGraph
+from higsfa.graphs.order import EdgeGraph, SequenceGraph, WindowGraph
 from higsfa.graphs.recipes import (
     SHORTHANDS,
     AutoGraph,
     ClusteredGraph,
-    EdgeGraph,
     GraphRecipe,
     GraphSum,
     MixedGraph,
-    SequenceGraph,
     SerialGraph,
-    WindowGraph,
     as_recipe,
     check_weights,
 )
@@ -46,4 +44,4 @@ __all__ = [
     "check_weights",
 ]
 
-SHORTHANDS.update(label=LabelGraph, code=CodeGraph, uniform=UniformGraph)
+SHORTHANDS.update(window=WindowGraph, sequence=SequenceGraph, label=LabelGraph, code=CodeGraph, uniform=UniformGraph)

@@ -1,4 +1,4 @@
-"""The base of all recipes, sums of them, and recipes for time, windows, classes, numbers and explicit edges."""
+"""The base of all recipes, sums of them, and recipes for classes and numbers."""
 
 from __future__ import annotations
 
@@ -180,57 +180,6 @@ class GraphSum(GraphRecipe):
         return self
 
 
-class SequenceGraph(GraphRecipe):
-    """Time: each sample is joined to the one `lag` steps later in the same recording, as in classical SFA.
-
-    Parameters
-    ----------
-    lag : int, default=1
-    """
-
-    def __init__(self, lag: int = 1) -> None:
-        self.lag = lag
-
-    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
-        _check_unweighted(self, w)
-        _check_count("lag", self.lag, 1)
-        return build.sequence(build.recording_lengths(groups, n), int(self.lag))
-
-
-class WindowGraph(GraphRecipe):
-    """Sliding window: each sample is joined to its neighbours in label order, or in time.
-
-    Parameters
-    ----------
-    label : str, int or False, optional
-        The label that orders the samples; tied samples are treated alike. Without it, y orders them if given, else the
-        rows are in time order (within recordings). False is time order whatever y.
-    half_width : int, default=5
-        How many neighbours on either side.
-    mirrored : bool, default=False
-        Fold windows that reach beyond the first or last sample back in, so that all samples weigh the same;
-        otherwise windows are cut off at the ends.
-    """
-
-    def __init__(self, label: Any = None, half_width: int = 5, mirrored: bool = False) -> None:
-        self.label = label
-        self.half_width = half_width
-        self.mirrored = mirrored
-
-    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
-        _check_unweighted(self, w)
-        _check_count("half_width", self.half_width, 1)
-        d, mirrored, name = int(self.half_width), bool(self.mirrored), _name("window", self.label)
-        if self.label is False or (y is None and self.label is None):
-            return build.window(None, build.recording_lengths(groups, n), n, d, mirrored=mirrored, name="window")
-        values = numeric(pick_label(y, self.label, n), "WindowGraph")
-        order = np.argsort(values)[: n - np.count_nonzero(np.isnan(values))]
-        ordered = values[order]
-        if np.any(ordered[1:] == ordered[:-1]):
-            return build.tied_window(ordered, order, n, d, mirrored=mirrored, name=name)
-        return build.window(order, np.array([len(order)]), n, d, mirrored=mirrored, name=name)
-
-
 class ClusteredGraph(GraphRecipe):
     """Classes: all pairs of samples of the same class are joined. The features are those of Fisher's LDA.
 
@@ -293,35 +242,6 @@ class MixedGraph(SerialGraph):
     _mixed = True
 
 
-class EdgeGraph(GraphRecipe):
-    """Any graph: edges as a symmetric sparse matrix or a list, with own vertex weights.
-
-    Parameters
-    ----------
-    edges : scipy sparse matrix (N, N), or array of edges (i, j) or (i, j, weight)
-    node_weights : array of shape (N,), optional
-        The degrees by default.
-    """
-
-    def __init__(self, edges: Any, node_weights: Any = None) -> None:
-        self.edges = edges
-        self.node_weights = node_weights
-
-    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
-        _check_unweighted(self, w)
-        return build.explicit(self.edges, self.node_weights, n)
-
-    def build(
-        self, y: Any = None, *, sample_weight: Any = None, groups: Any = None, n_samples: int | None = None
-    ) -> TrainingGraph:
-        """Build the graph; labels are not used."""
-        if n_samples is None and y is None and hasattr(self.edges, "shape") and not isinstance(self.edges, np.ndarray):
-            n_samples = self.edges.shape[0]
-        if n_samples is None and y is None:
-            return build.explicit(self.edges, self.node_weights, _count(self.node_weights))
-        return super().build(y, sample_weight=sample_weight, groups=groups, n_samples=n_samples)
-
-
 class AutoGraph(GraphRecipe):
     """Clustered for each label that names classes, else serial.
 
@@ -355,8 +275,6 @@ SHORTHANDS: dict[str, type[GraphRecipe]] = {
     "clustered": ClusteredGraph,
     "serial": SerialGraph,
     "mixed": MixedGraph,
-    "window": WindowGraph,
-    "sequence": SequenceGraph,
 }
 
 
@@ -406,14 +324,6 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     return weights
 
 
-def _check_unweighted(recipe: GraphRecipe, w: np.ndarray) -> None:
-    if np.any(w != 1.0):
-        raise ValueError(
-            f"{type(recipe).__name__} takes no sample_weight: its edges join neighbours one by one; "
-            "leave samples out, or give an EdgeGraph its own node_weights"
-        )
-
-
 def _check_count(name: str, value: Any, least: int) -> None:
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name} must be an integer of at least {least}, got {value!r}")
@@ -436,10 +346,6 @@ def _told(value: Any) -> str:
 
 def _name(kind: str, label: Any) -> str:
     return kind if label is None else f"{kind}({label!r})"
-
-
-def _count(values: Any) -> int | None:
-    return None if values is None else len(values)
 
 
 def _n_samples(y: Any, sample_weight: Any, groups: Any) -> int:

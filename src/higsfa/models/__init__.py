@@ -115,6 +115,9 @@ def _read(file: BinaryIO, size: int) -> Any:
         refuse(f"made by a newer higsfa, protocol {protocol}; this version reads up to {PROTOCOL}: update higsfa")
     for old in range(protocol, PROTOCOL):
         header = UPGRADES[old](header)
+    for model in _with_parameters(header):
+        if "n_inputs" in model:
+            model.setdefault("delays", 0)  # the first files of protocol 2 have none
     tensors = container.open_tensors(file, size, listing, start)
     record = {key: value for key, value in header.items() if key not in Frame.model_fields}
     model = _unpack(record, KINDS, tensors, "")

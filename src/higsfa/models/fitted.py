@@ -19,7 +19,7 @@ from higsfa.core.edges import Edges, EdgesInverse
 from higsfa.core.expansion.terms import Relu
 from higsfa.core.fields import Fields
 from higsfa.core.node.solve import AUTO, NodeOptions
-from higsfa.estimators import OrientedEdges
+from higsfa.estimators import ISFA, SFA, OrientedEdges
 from higsfa.estimators.label_head import GaussianClasses, LabelHead
 from higsfa.io.container import Arrays, ModelFileError, Record, Some, Tensors, parse_json, refuse
 from higsfa.io.nodes import MAX_VALUES, NodeShape, StoredNodes, pack_nodes, unpack_nodes
@@ -64,11 +64,13 @@ class SingleRecord(Record):
     n_inputs: Size
     clipped: bool
     shrinkage: Annotated[float, Field(ge=0)] | None  # what "auto" came to; files of protocol 1 may have none
+    delays: Annotated[int, Field(ge=0, le=MAX_VALUES)]  # that it was fitted with
 
 
 def pack_single(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
     check_is_fitted(estimator, "_node")
     frontend = estimator._node.frontend
+    delays = frontend.n_inputs // estimator.n_features_in_ - 1
     pack_nodes([estimator._node], arrays, f"{prefix}node.")
     return {
         **pack_common(estimator, arrays, prefix),
@@ -76,11 +78,15 @@ def pack_single(estimator: Any, arrays: Arrays, prefix: str) -> dict[str, Any]:
         "n_inputs": frontend.n_inputs,
         "clipped": frontend.low is not None,
         "shrinkage": estimator.shrinkage_,
+        "delays": delays,
     }
 
 
 def unpack_single(cls: type, record: SingleRecord, tensors: Tensors, prefix: str) -> Any:
-    estimator = unpack_common(cls, record, record.n_inputs, tensors, prefix)
+    n_features, rest = divmod(record.n_inputs, 1 + record.delays)
+    if rest or not n_features or (record.delays and not issubclass(cls, SFA | ISFA)):
+        refuse("the inputs of its node are not those of a sample with its delays")
+    estimator = unpack_common(cls, record, n_features, tensors, prefix)
     shape = NodeShape(read_expansion(record.expansion), 1, record.n_inputs, None, record.clipped)
     estimator._solved = unpack_nodes(tensors, f"{prefix}node.", shape, 1, MAX_VALUES)[0]
     estimator._statistics = SumsNotSaved()

@@ -26,7 +26,7 @@ RECIPES: dict[str, Any] = {
     for recipe in (*_LABELLED, *_LOW_RANK, graphs.SequenceGraph, graphs.EdgeGraph, graphs.GraphSum)
 }
 LEFT_OUT = ("regressor",)  # parameters that are not saved
-ADDED: dict[str, Any] = {"label_kinds": None, "front": None, "n_fields": None}
+ADDED: dict[str, Any] = {"label_kinds": None, "front": None, "n_fields": None, "delays": 0, "node_weights": None}
 """Parameters that came after the first files of protocol 1, with what those mean."""
 MAX_DEPTH = 8  # of sums of recipes within sums
 MAX_EXPANSION, MAX_TERM = 4096, 128  # characters
@@ -71,7 +71,8 @@ SPECIAL: dict[str, Any] = {
 TYPES: dict[str, Any] = {
     "label": LabelName | bool | None,
     "n_groups": int | None,
-    "lag": int,
+    "lag": int | Annotated[list[int], Field(min_length=1, max_length=MAX_LIST, fail_fast=True)],
+    "node_weights": Literal["degree"] | None,
     "half_width": int,
     "mirrored": bool,
     "self_loops": bool,
@@ -281,6 +282,8 @@ def _pack_value(value: Any, name: str, owner: str) -> Any:
         return [[pack_label_name(label), _pack_value(own, name, f"label {label!r}")] for label, own in value.items()]
     if name in ("label_range", "deltas") and value is not None:
         value = [float(number) for number in np.ravel(value)]
+    if name == "lag" and np.ndim(value):
+        value = [int(lag) for lag in value]
     value = plain(value, f"{name} of {owner}")
     if name in TRUTH:
         return bool(value)

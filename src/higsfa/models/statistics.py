@@ -62,6 +62,7 @@ class LayerStatisticsRecord(Record):
     n_graphs: Annotated[int, Field(ge=0, le=MAX_GRAPHS)]
 
 
+CHANNELS: dict[type, int] = {SequenceStatistics: 2, MomentStatistics: 1}  # at most, of statistics without classes
 SUMS = ("weights", "first", "second", "low", "high")
 
 
@@ -171,7 +172,7 @@ def _make(cls: type, record: Any, sums: Sums, shift: Any, frontend: Frontend, gr
     origin = Origin(tuple(record.origin))
     shared = sums, shift, frontend, record.precision, origin
     without_classes = record.rule is None and record.classes is None
-    if cls in (SequenceStatistics, MomentStatistics) and without_classes and not graphs and K == 1:
+    if without_classes and not graphs and CHANNELS.get(cls, 0) >= K:
         return cls(*shared)
     if cls is LabelStatistics and without_classes and graphs and K == 2:
         return LabelStatistics(*shared, tuple(moments for moments, _ in graphs), tuple(deltas for _, deltas in graphs))
@@ -200,6 +201,7 @@ def _unpack_graph(tensors: Tensors, prefix: str) -> tuple[NDArray[Any], NDArray[
 class SumsNotSaved(ClassStatistics):
     """Stands for the sums of a loaded model, which are not in its file."""
 
+    has_samples = True
     message = (
         "a model that was loaded from a file has no statistics_: they are not saved, so partial_fit cannot continue "
         "it; call fit to train it again"

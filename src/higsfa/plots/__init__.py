@@ -1,4 +1,4 @@
-"""Figures of networks. Needs matplotlib: ``pip install higsfa[plots]``."""
+"""Figures of networks and of time series. Needs matplotlib: ``pip install higsfa[plots]``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from higsfa.plots.series import plot_feature_plane, plot_slow_features, plot_unseen_delta, plot_weights
 from higsfa.reconstruction import extreme_inputs, feature_gradient, feature_template
 
-__all__ = ["plot_delta_values", "plot_features", "plot_held_out", "plot_tuning"]
+__all__ = [
+    "plot_delta_values",
+    "plot_feature_plane",
+    "plot_features",
+    "plot_held_out",
+    "plot_slow_features",
+    "plot_tuning",
+    "plot_unseen_delta",
+    "plot_weights",
+]
 
 
 def plot_delta_values(network: Any, layer: int | None = None, *, n_features: int = 40, ax: Any = None) -> Any:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from higsfa.core.native.tile import Raw, Samples
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.accumulate import PILOT, NodeSums
-from higsfa.core.sums.sums import Sums
+from higsfa.core.sums.sums import Sums, zero
 from higsfa.core.sums.tile import Plan, Tile, tile_rows
 from higsfa.training.runner import Runner, one_by_one
 from higsfa.training.sources import Array, Source
@@ -80,16 +81,26 @@ class NodeData:
     dtype: np.dtype[Any]
     precision: float
 
-    def gather(self, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
-        """Sums, the shift that variables were taken relative to, frontend and precision, as statistics hold them."""
+    def gather(self, plan: Plan, shift: Floats | None = None) -> tuple[Sums, Floats, Frontend, float]:
+        """Sums, the shift that variables were taken relative to, frontend and precision, as statistics hold them.
+
+        The shift is that of the first samples, unless it is given.
+        """
         read, rows = self.read, tile_rows(self.frontend.n_variables, self.dtype.itemsize)
-        tiles = (tile for block in range(plan.n_blocks) for tile in plan.tiles(block, rows))
-        first = next(tiles, None)
-        indices = np.zeros(0, np.intp) if first is None else first.rows[:PILOT]
-        pilot = Samples(read(indices))
-        node = NodeSums(self.frontend, plan, self.dtype, first=pilot)
-        gather([node], ((block, _inputs(read, plan.tiles(block, rows))) for block in range(plan.n_blocks)))
-        return node.tree.total(), node.shift, self.frontend, self.precision
+        blocks = [plan.tiles(block, rows) for block in range(plan.n_blocks)]
+        indices = np.zeros(0, np.intp)
+        for block, tiles in enumerate(blocks if shift is None else ()):
+            first = next(tiles, None)
+            if first is not None:
+                indices, blocks[block] = first.rows[:PILOT], chain([first], tiles)
+                break
+        pilot = Samples(read(indices)) if shift is None else None
+        node = NodeSums(self.frontend, plan, self.dtype, first=pilot, shift=shift)
+        gather([node], ((block, _inputs(read, tiles)) for block, tiles in enumerate(blocks)))
+        sums = node.tree.total()
+        if sums is None:  # no samples
+            sums = zero(self.frontend.n_inputs, self.frontend.n_variables, plan)
+        return sums, node.shift, self.frontend, self.precision
 
 
 def _inputs(read: Reader, tiles: Iterable[Tile]) -> Iterator[TileInputs]:

@@ -22,7 +22,7 @@ from higsfa.core.graph.labels import check_one_kind
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions, solve_node
-from higsfa.core.sums.plan import class_plan, label_plan
+from higsfa.core.sums.plan import SEQUENCE_MIX, class_plan, label_plan
 from higsfa.core.sums.sums import Covariances, Sums, Tree, covariances, group_products, merge, scaled, shifted, zero
 from higsfa.core.sums.tile import Plan, Weighting, unit_of
 
@@ -102,6 +102,11 @@ class Statistics:
     def _grouped(self) -> Sums:
         """Channels, and below them the group sums that the couplings of the weighting belong to."""
         return self.sums
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether any sample of a weight was summed."""
+        return bool(self.sums.weights.any())
 
     def n_vanished(self) -> int:
         """Number of variables that are not 0, but so small that their squares are."""
@@ -245,7 +250,7 @@ class SequenceStatistics(Statistics):
     def weighting(self) -> Weighting:
         if self.sums.edge_weight == 0:
             raise NotEnoughData("no two samples are neighbours in time: fit on more samples, or with a smaller lag")
-        return Weighting(np.array([[1.0], [0.0], [1.0]]), (), self.sums.edge_weight)
+        return Weighting(SEQUENCE_MIX[self.sums.n_channels], (), self.sums.edge_weight)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.graph.edges import ChainEdges, GroupEdges, LowRankEdges, SparseEdges, chain, orthonormal
 from higsfa.core.graph.graph import Part, TrainingGraph
+from higsfa.core.graph.labels import as_labels, missing
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -222,19 +223,51 @@ def code_couplings(masses: Floats, n_features: int | None, *, name: str) -> Floa
     return np.asarray((L.T * ((1.0 - deltas / 2.0) / masses.sum())) @ L)
 
 
-def sequence(lengths: Ints, lag: int, *, scaled: bool = True, may_be_empty: bool = False) -> TrainingGraph:
-    """Edges between samples `lag` apart in the same recording; v = 1, and R = Q if `scaled`, else edges of weight 1."""
+def sequence(
+    lengths: Ints,
+    lags: tuple[int, ...],
+    *,
+    w: Floats | None = None,
+    pair_weight: Floats | None = None,
+    by_degree: bool = False,
+    n_before: int = 0,
+    scaled: bool = True,
+    may_be_empty: bool = False,
+) -> TrainingGraph:
+    """Edges between samples that are one of the lags apart in the same recording.
+
+    Parameters
+    ----------
+    lengths : of the recordings.
+    lags : several of them make one graph, in which all pairs count alike.
+    w : (N,) weights of the samples: they multiply vertex weights, which are 1, or degrees if `by_degree`.
+    pair_weight : (N,) weights of the pairs that begin with each sample, or (lags, N); 1 by default.
+    n_before : the first samples, if their weights and the edges among them are in another graph already.
+    scaled : whether edges are scaled to R = Q.
+    """
     n = int(lengths.sum())
-    if lengths.max(initial=0) <= lag and not may_be_empty:
+    chains = [chain(lengths, lag, 1, mirrored=False) for lag in lags]
+    first, last = np.concatenate([one[0] for one in chains]), np.concatenate([one[1] for one in chains])
+    if n_before:
+        last[first < n_before] = -1
+    weight = 1.0 if pair_weight is None else np.array(np.broadcast_to(pair_weight, first.shape))
+    edges = ChainEdges(None, n, first, last, np.zeros(n), weight)
+    total = edges.total_weight
+    if total == 0 and not may_be_empty:
+        longest = lengths.max(initial=0)
+        told = lags[0] if len(lags) == 1 else list(lags)
         raise NotEnoughData(
-            f"SequenceGraph: no recording is longer than lag={lag} samples (longest: {lengths.max(initial=0)}), "
-            "so no two samples are neighbours"
+            f"SequenceGraph: no recording is longer than lag={told} samples (longest: {longest}), so no two samples "
+            "are neighbours"
+            if longest <= min(lags)
+            else f"SequenceGraph: all pairs of samples lag={told} apart have weight 0"
         )
-    first, last, loops = chain(lengths, lag, 1, mirrored=False)
-    n_pairs = int(np.maximum(lengths - lag, 0).sum())
-    edges = ChainEdges(None, n, first, last, loops, n / (2.0 * n_pairs) if scaled else 1.0)
-    w = np.ones(n)
-    return TrainingGraph((Part(f"sequence(lag={lag})", w, edges),), w)
+    own = np.ones(n) if w is None else w.copy()
+    v = own * edges.pair_degrees() if by_degree else own
+    own[:n_before] = 0.0
+    if scaled:
+        edges = edges.scaled(float(v.sum()) / total)
+    return TrainingGraph((Part(f"sequence(lag={', '.join(map(str, lags))})", v, edges),), own)
 
 
 def window(order: Ints | None, lengths: Ints, n: int, half_width: int, *, mirrored: bool, name: str) -> TrainingGraph:
@@ -285,13 +318,25 @@ def tied_window(ordered: Floats, order: Ints, n: int, half_width: int, *, mirror
     return TrainingGraph((Part(name, edges.atom_degrees - loops, edges),), w)
 
 
+def check_groups(groups: Any, n_samples: int) -> NDArray[Any]:
+    """The group of each row, none of them missing."""
+    found: NDArray[Any] = np.asarray(as_labels(groups))
+    if found.shape != (n_samples,):
+        raise ValueError(f"groups must have one entry per sample, got shape {found.shape} for {n_samples} samples")
+    unknown = missing(found)
+    if unknown.any():
+        raise ValueError(
+            f"groups: that of {int(unknown.sum())} samples is missing (the first is row {int(np.argmax(unknown))}); "
+            "name it, or leave these rows out"
+        )
+    return found
+
+
 def recording_lengths(groups: Any, n_samples: int) -> Ints:
     """Lengths of the recordings, from the recording of each row; each must be one unbroken stretch of rows."""
     if groups is None:
         return np.array([n_samples])
-    groups = np.asarray(groups)
-    if groups.shape != (n_samples,):
-        raise ValueError(f"groups must have one entry per sample, got shape {groups.shape} for {n_samples} samples")
+    groups = check_groups(groups, n_samples)
     if n_samples == 0:
         return np.zeros(0, dtype=np.intp)
     starts = np.concatenate([[0], np.flatnonzero(groups[1:] != groups[:-1]) + 1])
@@ -306,8 +351,8 @@ def recording_lengths(groups: Any, n_samples: int) -> Ints:
     return np.diff(starts, append=n_samples)
 
 
-def explicit(edges: Any, node_weights: Any, n_samples: int | None) -> TrainingGraph:
-    """A graph from a symmetric sparse matrix or an edge list, with own vertex weights; R = Q."""
+def explicit(edges: Any, node_weights: Any, n_samples: int | None, w: Floats | None = None) -> TrainingGraph:
+    """A graph from a symmetric sparse matrix or an edge list, with own vertex weights, times sample weights; R = Q."""
     matrix = _edge_matrix(edges, n_samples)
     n = matrix.shape[0]
     if n_samples is not None and n != n_samples:
@@ -330,8 +375,12 @@ def explicit(edges: Any, node_weights: Any, n_samples: int | None) -> TrainingGr
             raise ValueError(
                 f"node_weights must be {n} finite numbers, not negative and not all 0, got shape {v.shape}"
             )
+    w = np.ones(n) if w is None else w
+    v = v * w
+    if not v.any():
+        raise NotEnoughData("sample_weight is 0 for every sample that has edges")
     form = form.scaled(float(v.sum() / form.degrees().sum()))
-    return TrainingGraph((Part("edges", v, form),), np.ones(n))
+    return TrainingGraph((Part("edges", v, form),), w)
 
 
 def _edge_matrix(edges: Any, n_samples: int | None) -> sp.csr_array:

@@ -261,8 +261,8 @@ class ChainEdges:
         last < first.
     loops : (M,) array
         Number of self pairs at each position (mirrored windows only).
-    weight : float
-        The weight of every edge.
+    weight : float or (r, M) array
+        The weight of every edge; or of each run, where runs have one position at most.
     """
 
     order: Ints | None
@@ -270,48 +270,67 @@ class ChainEdges:
     first: Ints
     last: Ints
     loops: Floats
-    weight: float
+    weight: float | Floats
 
     def scaled(self, factor: float) -> ChainEdges:
         return replace(self, weight=factor * self.weight)
 
-    @property
+    @cached_property
     def n_forward(self) -> int:
         """Pairs, each counted once in the direction of the order (a mirrored pair counts again)."""
         return int(np.maximum(self.last - self.first + 1, 0).sum())
 
     def n_edges(self) -> int:
-        return int(np.maximum(self.last[0] - self.first[0] + 1, 0).sum())
+        if not self.loops.any():
+            return self.n_forward
+        return int(np.maximum(self.last[0] - self.first[0] + 1, 0).sum())  # mirrored: pairs of later runs come again
+
+    def weights_of(self, run: int) -> Floats:
+        """The weight of the edges from each position, of one of the runs."""
+        return self.weight[run] if isinstance(self.weight, np.ndarray) else np.full(self.first.shape[1], self.weight)
 
     def pair_degrees(self) -> Floats:
         """Degrees without self pairs, by sample."""
         m = self.first.shape[1]
-        lengths = np.maximum(self.last - self.first + 1, 0)
-        steps = np.zeros(m + 1)
-        for first, last, length in zip(self.first, self.last, lengths, strict=True):
-            some = length > 0
-            np.add.at(steps, first[some], 1.0)
-            np.add.at(steps, last[some] + 1, -1.0)
-        return self._by_sample(self.weight * (lengths.sum(axis=0) + np.cumsum(steps[:-1])))
+        degrees, steps = np.zeros(m), np.zeros(m + 1)
+        for run, (first, last) in enumerate(zip(self.first, self.last, strict=True)):
+            some = np.flatnonzero(last >= first)
+            a, b = first[some], last[some] + 1
+            w = self.weight[run][some] if isinstance(self.weight, np.ndarray) else self.weight
+            if np.array_equal(b, a + 1) and np.all(a[1:] > a[:-1]):
+                degrees[some] += w
+                degrees[a] += w
+            else:
+                degrees[some] += w * (b - a)
+                steps += np.bincount(a, minlength=m + 1) - np.bincount(b, minlength=m + 1)
+        if steps.any():  # runs of several positions, which have one weight for all
+            degrees += self.weight * np.cumsum(steps[:-1])
+        return self._by_sample(degrees)
 
     def degrees(self) -> Floats:
-        return self.pair_degrees() + self._by_sample(self.weight * self.loops)
+        return self.pair_degrees() + self._by_sample(self._loop_weights())
+
+    def _loop_weights(self) -> Floats:
+        return self.loops if isinstance(self.weight, np.ndarray) else self.weight * self.loops
 
     @property
     def total_weight(self) -> float:
         """Sum of all degrees."""
+        if isinstance(self.weight, np.ndarray):
+            return 2.0 * float(self.weight[self.last >= self.first].sum())
         return self.weight * (2.0 * self.n_forward + float(self.loops.sum()))
 
     def to_sparse(self) -> sp.csr_array:
-        i, j = [], []
-        for first, last in zip(self.first, self.last, strict=True):
+        i, j, w = [], [], []
+        for run, (first, last) in enumerate(zip(self.first, self.last, strict=True)):
             length = np.maximum(last - first + 1, 0)
             i.append(np.repeat(np.arange(len(first)), length))
             j.append(np.repeat(first, length) + _within(length))
-        rows, cols = np.concatenate(i), np.concatenate(j)
+            w.append(np.repeat(self.weights_of(run), length))
+        rows, cols, weights = np.concatenate(i), np.concatenate(j), np.concatenate(w)
         own = np.arange(len(self.loops))
         order = np.arange(self.n_samples) if self.order is None else self.order
-        values = np.r_[np.full(2 * len(rows), self.weight), self.weight * self.loops]
+        values = np.r_[weights, weights, self._loop_weights()]
         where = (order[np.r_[rows, cols, own]], order[np.r_[cols, rows, own]])
         return sp.csr_array(sp.coo_array((values, where), shape=(self.n_samples, self.n_samples)))
 

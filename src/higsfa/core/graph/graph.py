@@ -385,15 +385,15 @@ def _edge_energy(edges: Edges, Y: Floats) -> Floats:
     total = np.zeros(Y.shape[1])
     sums = np.concatenate([np.zeros((1, Y.shape[1])), np.cumsum(Y, axis=0)])
     squares = np.concatenate([np.zeros((1, Y.shape[1])), np.cumsum(Y**2, axis=0)])
-    for first, last in zip(edges.first, edges.last, strict=True):
+    for run, (first, last) in enumerate(zip(edges.first, edges.last, strict=True)):
         some = last >= first
-        a, b, y = first[some], last[some] + 1, Y[some]
+        a, b, y, w = first[some], last[some] + 1, Y[some], edges.weights_of(run)[some]
         if np.all(b - a == 1):
-            total += ((y - Y[a]) ** 2).sum(axis=0)
+            total += w @ (y - Y[a]) ** 2
         else:
             inner = y * (sums[b] - sums[a])
-            total += ((b - a)[:, None] * y**2 + squares[b] - squares[a] - 2 * inner).sum(axis=0)
-    return np.asarray(2 * edges.weight * total)
+            total += w @ ((b - a)[:, None] * y**2 + squares[b] - squares[a] - 2 * inner)
+    return np.asarray(2 * total)
 
 
 def _slowest(gamma: Any, v: Floats, R: float, n_responses: int | None) -> tuple[Floats, Floats]:

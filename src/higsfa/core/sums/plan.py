@@ -25,6 +25,7 @@ from higsfa.core.sums.tile import (
     LocalMatrix,
     LocalPairs,
     LocalRuns,
+    Part,
     PartMaker,
     Plan,
     Tile,
@@ -79,15 +80,18 @@ def class_plan(classes: Ints, n_classes: int, w: Floats) -> Plan:
     )
 
 
-def sequence_plan(n_before: int, graph: TrainingGraph) -> Plan:
-    """A plan for part of a sequence whose first `n_before` samples were summed before; only their edges count."""
-    weights = np.ones((1, graph.n_samples))
-    weights[:, :n_before] = 0.0
+def sequence_plan(graph: TrainingGraph) -> Plan:
+    """A plan for recordings, whose sums add: a channel for vertex weights, and one for sample weights if they differ.
+
+    Edges are summed by their differences.
+    """
     (part,) = graph.parts
     assert isinstance(part.edges, ChainEdges)
+    same = part.rates is graph.sample_weight
+    weights = graph.sample_weight[None] if same else np.stack([part.rates, graph.sample_weight])
     return OrderedPlan(
-        weighting=Weighting(np.ones((3, 1)), (), 0.0),
-        n_channels=1,
+        weighting=Weighting(SEQUENCE_MIX[len(weights)], (), 0.0),
+        n_channels=len(weights),
         n_atoms=0,
         n_blocks=-(-graph.n_samples // BLOCK),
         has_edges=True,
@@ -95,10 +99,14 @@ def sequence_plan(n_before: int, graph: TrainingGraph) -> Plan:
         n_samples=graph.n_samples,
         channels=weights,
         atom_rows=np.zeros((0, graph.n_samples), dtype=np.intp),
-        sample_weight=weights[0],
+        sample_weight=graph.sample_weight,
         local=((part.edges, True),),
         block=BLOCK,
     )
+
+
+SEQUENCE_MIX = {1: np.array([[1.0], [0.0], [1.0]]), 2: np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]])}
+"""Vertex, edge and plain weights from the channels of recordings."""
 
 
 # --- edges along an order ---
@@ -129,7 +137,8 @@ class OrderedPlan(Plan):
         for part in graph.parts:
             if isinstance(part.edges, AtomEdges):
                 continue
-            differences = part.edges.n_forward <= 2 * graph.n_samples
+            weight = getattr(part.edges, "weight", 0.0)
+            differences = part.edges.n_forward <= 2 * graph.n_samples or isinstance(weight, np.ndarray)
             if not differences:
                 e += part.edges.pair_degrees()
             local.append((part.edges, differences))
@@ -192,16 +201,14 @@ class OrderedPlan(Plan):
             part, starts = make_part(0, hi - lo, weights), np.zeros(1, dtype=np.intp)
             return Tile(rows, hi - lo, (part,), starts, (hi - lo) * weights, weights[:, None].copy(), local)
         weights, atoms = self.channels[:, core], self.atom_rows[:, core]
-        counted = np.asarray(weights.any(axis=0))
-        change = np.any(weights[:, 1:] != weights[:, :-1], axis=0) | np.any(atoms[:, 1:] != atoms[:, :-1], axis=0)
-        starts, lengths = find_segments(change, len(core))
+        counted = weights[0] != 0 if len(weights) == 1 else np.asarray(weights.any(axis=0))
+        moved = _changes(weights)
+        starts, lengths = find_segments(moved | _changes(atoms) if len(atoms) else moved, len(core))
         selector = make_selector(weights[:, starts], atoms[:, starts], self.sample_weight[core[starts]], n_atoms)
-        constant = np.all(weights == weights[:, :1])
-        part = make_part(0, hi - lo, weights[:, 0] if constant else weights)
         return Tile(
             rows,
             hi - lo,
-            (part,),
+            _parts(weights, moved, make_part),
             starts,
             np.concatenate([selector @ lengths.astype(np.float64), functions.sum(axis=1)]),
             selector,
@@ -209,6 +216,27 @@ class OrderedPlan(Plan):
             counted=None if counted.all() else counted,
             functions=functions,
         )
+
+
+MAX_RUNS = 8
+"""Up to so many runs of equal weights in a tile have a product each; with more, samples are weighted one by one."""
+
+
+def _changes(rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where columns differ from the one before, (n - 1,)."""
+    change = np.zeros(max(0, rows.shape[1] - 1), dtype=bool)
+    for row in rows:
+        change |= row[1:] != row[:-1]
+    return change
+
+
+def _parts(weights: Floats, moved: NDArray[np.bool_], make_part: PartMaker) -> tuple[Part, ...]:
+    """Parts of a tile, given the weights of its samples and where they change: mostly near its ends, if at all."""
+    starts, lengths = find_segments(moved, weights.shape[1])
+    if len(starts) > MAX_RUNS:
+        return (make_part(0, weights.shape[1], weights),)
+    runs = ((a, a + n, weights[:, a]) for a, n in zip(starts.tolist(), lengths.tolist(), strict=True))
+    return tuple(make_part(a, b, own) for a, b, own in runs if own.any())
 
 
 def _tracks(order: Ints | None, n_samples: int, local: Iterable[Any]) -> list[tuple[Ints | None, Members, int]]:
@@ -260,20 +288,22 @@ def _local(edges: ChainEdges | SparseEdges, differences: bool, lo: int, hi: int)
         return np.unique(j[j >= hi]), build_sparse
 
     end = min(hi, edges.first.shape[1])
-    first, last = edges.first[:, lo:end], edges.last[:, lo:end]
+    first, last, weight = edges.first[:, lo:end], edges.last[:, lo:end], edges.weight
     some = last >= first
     reach = int(last[some].max(initial=hi - 1))
     outside = np.arange(hi, reach + 1)
 
     def build_chain(halo: Ints) -> LocalEdges:
-        if differences and len(first) == 1 and np.all((last == first)[some]):
-            i = np.flatnonzero(some[0])
-            return LocalPairs(i, _place(first[0, i], lo, hi, halo), edges.weight)
         if differences:
-            i, j = _spell_out(first, last)
-            return LocalPairs(i, _place(j, lo, hi, halo), edges.weight)
+            if np.all((last == first)[some]):
+                i, j = np.nonzero(some)[1], first[some]
+            else:
+                i, j = _spell_out(first, last)
+            own = weight[:, lo:end][some] if isinstance(weight, np.ndarray) else weight
+            return LocalPairs(i, _place(j, lo, hi, halo), own)
+        assert not isinstance(weight, np.ndarray)
         a, b = _place(np.where(some, first, lo), lo, hi, halo), _place(np.where(some, last, lo), lo, hi, halo)
-        return LocalRuns(np.where(some, a, 0), np.where(some, b, -1), edges.weight)
+        return LocalRuns(np.where(some, a, 0), np.where(some, b, -1), weight)
 
     return outside, build_chain
 

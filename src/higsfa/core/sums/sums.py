@@ -6,7 +6,6 @@ Products are formed in the precision of the data; sums are kept in float64.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -51,7 +50,8 @@ class Sums:
 
     def copy(self) -> Sums:
         """A copy that shares no array."""
-        return copy.deepcopy(self)
+        arrays: Any = {name: value.copy() for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return replace(self, **arrays)
 
 
 def zero(n_inputs: int, n_variables: int, plan: Plan) -> Sums:
@@ -70,6 +70,8 @@ def zero(n_inputs: int, n_variables: int, plan: Plan) -> Sums:
 
 def shifted(sums: Sums, delta: Floats) -> Sums:
     """The same sums for variables z + delta: sums that were taken relative to different shifts can be merged."""
+    if not delta.any():
+        return sums
     out = sums.copy()
     for k in range(sums.n_channels):
         cross = np.outer(sums.first[k], delta)

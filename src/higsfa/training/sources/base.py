@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Derived", "Described", "Rows", "Samples", "Shape", "Source", "Subset", "blocks", "evenly_spread"]
+__all__ = ["Delayed", "Derived", "Described", "Rows", "Samples", "Shape", "Source", "Subset", "blocks", "evenly_spread"]
 
 Rows = NDArray[np.intp]
 Samples = NDArray[Any]
@@ -168,6 +168,51 @@ class Subset(Derived):
 
     def _identity(self) -> Iterable[object]:
         return self.parent.fingerprint(), hashlib.sha256(self.rows.astype("<i8").tobytes()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Delayed(Described, Derived):
+    """Samples of time series together with those before them, newest first, as one row of features each.
+
+    Attributes
+    ----------
+    rows : the newest sample of each row.
+    begin : the first sample that a row may reach back to; it stands for earlier ones.
+    delays, step : a row holds the samples 0, step, ..., delays * step earlier.
+    """
+
+    rows: Rows
+    begin: Rows
+    delays: int
+    step: int
+
+    @classmethod
+    def of(cls, parent: Source, rows: Rows, begin: Rows, delays: int, step: int) -> Delayed:
+        return cls(parent, (prod(parent.shape) * (delays + 1),), parent.dtype, rows, begin, delays, step)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def _take(self, rows: Rows) -> Samples:
+        newest, begin = self.rows[rows], self.begin[rows]
+        wanted = [np.maximum(newest - k * self.step, begin) for k in range(self.delays + 1)]
+        lo, hi = int(wanted[-1].min()), int(newest.max()) + 1
+        if hi - lo > 2 * len(rows) + self.delays * self.step:  # far apart: read no more than is asked for
+            found, back = distinct(np.concatenate(wanted))
+            samples = self.parent.take(found)[back]
+            return np.concatenate(samples.reshape(self.delays + 1, len(rows), -1), axis=1)
+        near = self.parent.take(np.arange(lo, hi)).reshape(hi - lo, -1)
+        out = np.empty((len(rows), *self.shape), dtype=self.dtype)
+        width = near.shape[1]
+        for k, those in enumerate(wanted):
+            consecutive = those[-1] - those[0] == len(those) - 1 and bool(np.all(np.diff(those) == 1))
+            picked = near[those[0] - lo : those[-1] - lo + 1] if consecutive else near[those - lo]
+            out[:, k * width : (k + 1) * width] = picked
+        return out
+
+    def _identity(self) -> Iterable[object]:
+        places = (hashlib.sha256(which.astype("<i8").tobytes()).hexdigest() for which in (self.rows, self.begin))
+        return self.parent.fingerprint(), *places, self.delays, self.step
 
 
 def evenly_spread(n: int, k: int) -> Rows:

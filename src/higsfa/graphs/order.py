@@ -1,0 +1,127 @@
+"""Recipes for time and windows, whose edges run along an order, and for edges that are given one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from higsfa.core.graph import build
+from higsfa.core.graph.graph import TrainingGraph
+from higsfa.core.graph.labels import numeric, pick_label
+from higsfa.graphs.recipes import GraphRecipe, _check_count, _name
+from higsfa.training.statistics import Origin
+
+
+class SequenceGraph(GraphRecipe):
+    """Time: each sample is joined to the one `lag` steps later in the same recording, as in classical SFA.
+
+    Sample weights multiply the vertex weights.
+
+    Parameters
+    ----------
+    lag : int or list of int, default=1
+        Several lags make one graph, in which all pairs of samples count alike.
+    node_weights : {"degree"}, optional
+        Vertex weights: 1 by default; "degree" counts each sample as often as it is in a pair. Then Delta is 2 (1 - r),
+        with r the correlation between the two samples of a pair, as in TICA.
+    """
+
+    def __init__(self, lag: Any = 1, node_weights: str | None = None) -> None:
+        self.lag = lag
+        self.node_weights = node_weights
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        return self.build_recordings(build.recording_lengths(groups, n), w=w)
+
+    def build_recordings(self, lengths: np.ndarray, **given: Any) -> TrainingGraph:
+        """The graph of recordings of these lengths; see :func:`higsfa.core.graph.build.sequence`."""
+        if self.node_weights not in (None, "degree"):
+            raise ValueError(f'node_weights must be None or "degree", got {self.node_weights!r}')
+        return build.sequence(lengths, self.lags(), by_degree=self.node_weights is not None, **given)
+
+    def lags(self) -> tuple[int, ...]:
+        """The lags, ascending."""
+        lags = [self.lag] if np.ndim(self.lag) == 0 else list(self.lag)
+        for lag in lags:
+            _check_count("lag", lag, 1)
+        if not lags or len(set(lags)) < len(lags):
+            raise ValueError(f"lag must be an integer, or some different ones, got {self.lag!r}")
+        return tuple(sorted(int(lag) for lag in lags))
+
+    def origin(self, y: Any) -> Origin:
+        lags = self.lags()
+        weighting = "" if self.node_weights is None else f", node_weights={self.node_weights!r}"
+        return Origin.of(f"SequenceGraph(lag={lags[0] if len(lags) == 1 else list(lags)}{weighting})")
+
+
+class WindowGraph(GraphRecipe):
+    """Sliding window: each sample is joined to its neighbours in label order, or in time.
+
+    Parameters
+    ----------
+    label : str, int or False, optional
+        The label that orders the samples; tied samples are treated alike. Without it, y orders them if given, else the
+        rows are in time order (within recordings). False is time order whatever y.
+    half_width : int, default=5
+        How many neighbours on either side.
+    mirrored : bool, default=False
+        Fold windows that reach beyond the first or last sample back in, so that all samples weigh the same;
+        otherwise windows are cut off at the ends.
+    """
+
+    def __init__(self, label: Any = None, half_width: int = 5, mirrored: bool = False) -> None:
+        self.label = label
+        self.half_width = half_width
+        self.mirrored = mirrored
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        if np.any(w != 1.0):
+            raise ValueError(
+                "WindowGraph takes no sample_weight: its edges join neighbours one by one; leave samples out, or use "
+                "an EdgeGraph"
+            )
+        _check_count("half_width", self.half_width, 1)
+        d, mirrored, name = int(self.half_width), bool(self.mirrored), _name("window", self.label)
+        if self.label is False or (y is None and self.label is None):
+            return build.window(None, build.recording_lengths(groups, n), n, d, mirrored=mirrored, name="window")
+        values = numeric(pick_label(y, self.label, n), "WindowGraph")
+        order = np.argsort(values)[: n - np.count_nonzero(np.isnan(values))]
+        ordered = values[order]
+        if np.any(ordered[1:] == ordered[:-1]):
+            return build.tied_window(ordered, order, n, d, mirrored=mirrored, name=name)
+        return build.window(order, np.array([len(order)]), n, d, mirrored=mirrored, name=name)
+
+
+class EdgeGraph(GraphRecipe):
+    """Any graph: edges as a symmetric sparse matrix or a list, with own vertex weights.
+
+    Sample weights multiply the vertex weights; edges keep theirs.
+
+    Parameters
+    ----------
+    edges : scipy sparse matrix (N, N), or array of edges (i, j) or (i, j, weight)
+    node_weights : array of shape (N,), optional
+        The degrees by default.
+    """
+
+    def __init__(self, edges: Any, node_weights: Any = None) -> None:
+        self.edges = edges
+        self.node_weights = node_weights
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        return build.explicit(self.edges, self.node_weights, n, w)
+
+    def build(
+        self, y: Any = None, *, sample_weight: Any = None, groups: Any = None, n_samples: int | None = None
+    ) -> TrainingGraph:
+        """Build the graph; labels are not used."""
+        if n_samples is None and y is None and hasattr(self.edges, "shape") and not isinstance(self.edges, np.ndarray):
+            n_samples = self.edges.shape[0]
+        if n_samples is None and y is None:
+            return build.explicit(self.edges, self.node_weights, _length(self.node_weights))
+        return super().build(y, sample_weight=sample_weight, groups=groups, n_samples=n_samples)
+
+
+def _length(values: Any) -> int | None:
+    return None if values is None else len(values)
