@@ -351,7 +351,7 @@ def test_the_only_layer_that_learns_takes_what_says_most_in_proportion_to_the_sa
     np.testing.assert_allclose(np.abs(below.transform(images)), np.abs(other.transform(images)), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("height, top", [(1.0, 0.2), (3.0, 0.17), (0.5, 1.4)])
+@pytest.mark.parametrize(("height", "top"), [(1.0, 0.2), (3.0, 0.17), (0.5, 1.4)])
 def test_between_values_the_highest_point_is_that_of_a_parabola(height, top):
     ladder = np.array(LADDER)
     evidence = np.concatenate([[-100.0], -height * np.log(ladder[1:] / top) ** 2])

@@ -86,8 +86,8 @@ class HeldOut:
 def peak(ladder: Floats, evidence: Floats) -> float:
     """Where a parabola through the best value and its neighbours, over the logarithm of values, has its highest point.
 
-    Two digits of it, so that rounding errors do not show. The best value itself at the ends of the ladder, and beside 0,
-    which has no logarithm.
+    Two digits of it, so that rounding errors do not show. The best value itself at the ends of the ladder, and beside
+    0, which has no logarithm.
     """
     i = int(np.argmax(evidence))
     if not 1 < i < len(ladder) - 1:
