@@ -230,7 +230,7 @@ class _Style:
             own["expansion"] = f"identity | relu{1000 if is_top else 500}"
             own |= {"n_slow": None if is_top else own["n_slow"], "delta_threshold": 1.9}
             if not self.few and self.n_samples is not None:  # measured: better than what is chosen on half of them
-                own["shrinkage"] = 0.03 if is_top else 0.01
+                own["shrinkage"] = 0.1 if is_top else 0.01
         else:
             own["expansion"] = f"identity | {terms}"
         return Layer(field, stride, out, **{**own, **self.options})
