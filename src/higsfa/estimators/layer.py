@@ -61,7 +61,8 @@ class Layer(BaseEstimator):
         Against overfitting: solve as if white noise with this fraction of its variance were added to every expanded
         variable. "auto": a network is trained on half of the samples first (5,000 at most), and all layers that leave
         it open take the value that makes 16 nodes of each of them slowest on another half, in the sum over layers.
-        Copies of a sample and groups stay together.
+        Where only one layer learns from labels, it takes the value whose features say most about the other half, times
+        the share of the samples that were trained on. Copies of a sample and groups stay together.
     weighted : bool, default=False
         Whether regression and PCA in the nodes use vertex weights.
 
