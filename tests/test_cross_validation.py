@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedKFold
 import higsfa
 from higsfa import HGSFA, HSFA, HiGSFA, load, save, sources
 from higsfa.core import linalg
-from higsfa.core.node.held_out import LADDER
+from higsfa.core.node.held_out import LADDER, peak
 from higsfa.estimators import choice
 from higsfa.estimators import network as network_module
 from higsfa.estimators.choice import divide, take_labels
@@ -327,10 +327,41 @@ def test_layers_share_the_value_that_is_best_in_the_sum_over_them():
         net = network().fit(DIGITS[train], DIGIT[train].astype(str))
         curves = np.array([one.slowness.mean(axis=1) for one in net.held_out_])
         best = int(np.argmax(curves.sum(axis=0)))
-        assert net.shrinkage_ == [LADDER[best]] * 2
+        assert net.shrinkage_ == [peak(np.array(LADDER), curves.sum(axis=0))] * 2
         assert [one.best for one in net.held_out_] == [best] * 2
         alone.append(np.argmax(curves, axis=1).tolist())
     assert any(first != second for first, second in alone)  # a layer alone would have taken another value
+
+
+def test_the_only_layer_that_learns_takes_what_says_most_in_proportion_to_the_samples():
+    train, _ = few(1)
+    layers = [
+        Layer((4, 4), (2, 2), n_components=8, n_slow=0, shrinkage=0.0),
+        Layer((3, 3), n_components=12, expansion="identity | relu30"),
+    ]
+    images, digit = DIGITS[train], DIGIT[train].astype(str)
+    net = HiGSFA(layers, input_shape=(8, 8)).fit(images, digit)
+    one = net.held_out_[1]
+    best = peak(np.array(LADDER), one.information.mean(axis=1))
+    assert net.shrinkage_ == [0.0, pytest.approx(best / 2, rel=0.05)]  # two digits
+    assert one.best == np.argmax(one.information.mean(axis=1))
+    # What the layer below knows does not depend on labels.
+    below = HiGSFA(layers[:1], input_shape=(8, 8)).fit(images, digit[::-1])
+    other = HiGSFA(layers[:1], input_shape=(8, 8)).fit(images, digit)
+    np.testing.assert_allclose(np.abs(below.transform(images)), np.abs(other.transform(images)), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(("height", "top"), [(1.0, 0.2), (3.0, 0.17), (0.5, 1.4)])
+def test_between_values_the_highest_point_is_that_of_a_parabola(height, top):
+    ladder = np.array(LADDER)
+    evidence = np.concatenate([[-100.0], -height * np.log(ladder[1:] / top) ** 2])
+    assert peak(ladder, evidence) == pytest.approx(top, rel=0.03)  # two digits
+    shifted = evidence.copy()
+    shifted[0] = 1.0
+    assert peak(ladder, shifted) == 0.0
+    assert peak(ladder, ladder) == ladder[-1]
+    assert peak(ladder, -ladder) == 0.0
+    assert peak(ladder, np.where(ladder == LADDER[1], 1.0, 0.0)) == LADDER[1]
 
 
 def test_layers_with_a_number_keep_it():

@@ -134,7 +134,8 @@ def find_halves(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, grou
     for k in (0, 1):
         rows = np.flatnonzero(fold == k)
         try:
-            halves.append(Half(source[rows], graph_of(recipe, y, w, groups, rows)))
+            share = float(w[rows].sum() / w.sum())
+            halves.append(Half(source[rows], graph_of(recipe, y, w, groups, rows), share))
         except NotEnoughData:
             return None
     return halves[0], halves[1]

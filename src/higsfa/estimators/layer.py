@@ -25,6 +25,8 @@ MOST_PCA, MOST_BOTTOM = 100, 90
 """Principal components and features of a node of the first layer."""
 FEW = 4000
 """Samples below which nodes under the top only preserve information."""
+SAMPLES_PER_FEATURE = 4
+"""Then, at least: principal components of fewer samples have far more variance on others than on these."""
 
 
 class Layer(BaseEstimator):
@@ -62,7 +64,8 @@ class Layer(BaseEstimator):
         Against overfitting: solve as if white noise with this fraction of its variance were added to every expanded
         variable. "auto": a network is trained on half of the samples first (5,000 at most), and all layers that leave
         it open take the value that makes 16 nodes of each of them slowest on another half, in the sum over layers.
-        Copies of a sample and groups stay together.
+        Where only one layer learns from labels, it takes the value whose features say most about the other half, times
+        the share of the samples that were trained on. Copies of a sample and groups stay together.
     weighted : bool, default=False
         Whether regression and PCA in the nodes use vertex weights.
 
@@ -164,7 +167,8 @@ def design_pyramid(
     out, except where there are many channels and many samples.
 
     With fewer than 4,000 labelled samples (`n_samples`), nodes below the top only preserve information: slow features
-    of small fields would fit the samples at hand, and the nodes above would trust them.
+    of small fields would fit the samples at hand, and the nodes above would trust them. They have one feature for
+    every four samples, at most.
     """
     shape = (input_shape,) if isinstance(input_shape, int) else tuple(int(size) for size in input_shape)
     if n_dimensions is None:
@@ -226,13 +230,16 @@ class _Style:
 
     def layer(self, field: Any, stride: Any, out: int, terms: str, is_top: bool, n_slow: Any, **own: Any) -> Layer:
         own |= {"n_slow": None if n_slow is None else min(n_slow, out), "pad": True, "shrinkage": AUTO}
-        if self.few and not is_top:
+        if self.n_samples is not None and self.few and not is_top:
+            most = max(8, self.n_samples // SAMPLES_PER_FEATURE)
             own |= {"expansion": "identity", "n_slow": 0, "shrinkage": 0.0}
+            own |= {"pca": min(own["pca"], most)} if own.get("pca") else {}
+            out = min(out, most)
         elif self.rich or self.few:
             own["expansion"] = f"identity | relu{1000 if is_top else 500}"
             own |= {"n_slow": None if is_top else own["n_slow"], "delta_threshold": 1.9}
             if not self.few and self.n_samples is not None:  # measured: better than what is chosen on half of them
-                own["shrinkage"] = 0.03 if is_top else 0.01
+                own["shrinkage"] = 0.1 if is_top else 0.01
         else:
             own["expansion"] = f"identity | {terms}"
         return Layer(field, stride, out, **{**own, **self.options})

@@ -1,9 +1,14 @@
 """What a network leaves open, chosen layer by layer on samples that it has not seen.
 
 A network is trained on half of the samples, and each of its layers is judged on the other half: no layer has seen it,
-so what the layers below overfitted does not pass for a slow feature. All layers have one shrinkage in common, the best
-for all of them together: a layer alone, of few slow features or nodes, says little. The whole network is trained on all
-samples then.
+so what the layers below overfitted does not pass for a slow feature. The whole network is trained on all samples then.
+
+Where several layers learn from labels, they have one shrinkage in common, the best for all of them together: a layer
+alone, of few slow features or nodes, says little. It is left as it is for all samples: layers above see features that
+know the labels of the samples they are trained on, which asks for more shrinkage than unseen samples tell.
+
+Where only one layer learns from labels, its inputs know nothing of them. It takes the value whose features say most
+about unseen samples, in proportion to 1 / N: as the optimal ridge of a regression, which is noise over signal.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.node.held_out import LADDER, HeldOut, held_out, joined, n_judged
+from higsfa.core.node.held_out import LADDER, HeldOut, held_out, joined, n_judged, peak
 from higsfa.core.node.solve import AUTO
 from higsfa.core.sums.plan import make_plan
 from higsfa.core.sums.sums import Covariances
@@ -38,10 +43,11 @@ MAX_NODES = 16
 
 @dataclass(frozen=True, eq=False)
 class Half:
-    """Half of the samples, and their graph."""
+    """Half of the samples, their graph, and their share of the weight of all samples."""
 
     samples: Source
     graph: TrainingGraph
+    share: float
 
 
 def choose_options(
@@ -63,6 +69,7 @@ def choose_options(
     """
     chosen, means, evidence = list(plans), None, np.zeros(len(LADDER))
     found: list[HeldOut | None] = [None] * len(plans)
+    is_single = sum(plan.options.learns for plan in plans) == 1
     rows = tile_size(plans, plans[0].n_below, dtype.itemsize)
     schedules = [Schedule.of(make_plan(half.graph, NETWORK_BLOCK), rows) for half in halves]
     with ExitStack() as stack:
@@ -75,14 +82,17 @@ def choose_options(
             on_node = on_layer(k, plans[k].trained.fields.n_nodes * len(train.schedule.tiles))
             features.fill()
             unseen.fill()
-            judge = _Judge(plans[k], (train.gathering(k, features), test.gathering(k, unseen)), evidence)
+            judge = _Judge(plans[k], (train.gathering(k, features), test.gathering(k, unseen)), evidence, is_single)
             choose = judge if plans[k].options.is_open else None
             layer, features = train_layer(train.gathering(k, features, on_node), means, train.store(k), choose)
             unseen = computed_features(layer, unseen, test.store(k), dtype, test.run)
             chosen[k], found[k], means = layer.plan, judge.found, layer.output_means
+    shrinkage = peak(np.array(LADDER), evidence)
+    if is_single:
+        shrinkage = float(f"{shrinkage * halves[0].share:.2g}")
     for k, (plan, one) in enumerate(zip(plans, found, strict=True)):
         if one is not None and plan.options.shrinkage == AUTO:
-            found[k] = one = replace(one, best=int(np.argmax(evidence)))
+            found[k] = one = replace(one, best=int(np.argmax(evidence)), shrinkage=shrinkage)
             chosen[k] = replace(plan, options=one.chosen(plan.options))
     return chosen, found
 
@@ -99,13 +109,14 @@ def _enter(stack: ExitStack, *sizes: Any, limit: int, **options: Any) -> Setup:
 class _Judge:
     """Chooses the options of a layer by some of its nodes, on the features below it in both halves.
 
-    `evidence` grows by how slow the features of this layer are with each value of the shrinkage, and the layer takes
-    what is best for it and the layers below.
+    `evidence` grows by how slow the features of this layer are with each value of the shrinkage (by how much they say
+    if this is the only layer that learns from labels), and the layer takes what is best for it and the layers below.
     """
 
     plan: LayerPlan
     halves: tuple[ThreadGathering, ThreadGathering]
     evidence: NDArray[np.float64]
+    is_single: bool
     found: Any = None
 
     def __call__(self, frontends: tuple[Frontend, ...]) -> LayerPlan:
@@ -119,8 +130,9 @@ class _Judge:
         self.halves[0].run(judge, len(train))
         self.found = joined(results)
         if plan.options.shrinkage == AUTO:
-            self.evidence += self.found.slowness.mean(axis=1)
-            self.found = replace(self.found, best=int(np.argmax(self.evidence)))
+            self.evidence += (self.found.information if self.is_single else self.found.slowness).mean(axis=1)
+            best = int(np.argmax(self.evidence))
+            self.found = replace(self.found, best=best, shrinkage=LADDER[best])
         return replace(plan, options=self.found.chosen(plan.options))
 
     def _covariances(self, half: ThreadGathering, frontends: tuple[Frontend, ...]) -> list[Covariances]:

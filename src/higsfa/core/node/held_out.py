@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 LADDER = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 """Values of the shrinkage that are tried."""
+LEAST_SHARE = 1e-9
+"""Of Delta / 2, where its logarithm is taken: Delta is 0 up to rounding where samples of a class are all alike."""
 MOST_FEATURES = 32
 """Features that a value of the shrinkage is judged by, at most."""
 
@@ -32,33 +34,41 @@ class HeldOut:
     ----------
     ladder : (L,) values of the shrinkage.
     slowness : (L, divisions) sum of max(0, 1 - Delta / 2) over features, decorrelated one after the other.
+    information : (L, divisions) sum of max(0, -log(Delta / 2) / 2) over the same features, in nats: what Gaussian
+        features say about the label, or about their neighbours on the graph.
     delta_values, training_delta_values : (L, divisions, k) Delta of each feature on unseen and on training samples;
         NaN where there are fewer features.
     best : number of the value that is taken: the one with the slowest features on unseen samples, the smaller one of
         two that are as good; in a network, of all layers together.
+    shrinkage : what is taken: the best value, or in a network one between it and its neighbours.
     """
 
     ladder: Floats
     slowness: Floats
+    information: Floats
     delta_values: Floats
     training_delta_values: Floats
     best: int = -1
+    shrinkage: float = -1.0
 
     def __post_init__(self) -> None:
         if self.best < 0:
             object.__setattr__(self, "best", int(np.argmax(self.slowness.mean(axis=1))))
+        if self.shrinkage < 0:
+            object.__setattr__(self, "shrinkage", float(self.ladder[self.best]))
 
     def only_best(self) -> HeldOut:
         """The same for the best value alone."""
         i = slice(self.best, self.best + 1)
-        return HeldOut(self.ladder[i], self.slowness[i], self.delta_values[i], self.training_delta_values[i])
+        rest = self.information[i], self.delta_values[i], self.training_delta_values[i]
+        return HeldOut(self.ladder[i], self.slowness[i], *rest)
 
     def chosen(self, options: NodeOptions) -> NodeOptions:
         """Options with the best shrinkage, and with the number of features that are slower than noise if it is open.
 
         Features count whose mean Delta is below 2 by more than its standard error.
         """
-        options = replace(options, shrinkage=float(self.ladder[self.best]))
+        options = replace(options, shrinkage=self.shrinkage)
         if options.n_slow != AUTO:
             return options
         deltas = self.delta_values[self.best]
@@ -71,6 +81,20 @@ class HeldOut:
         there = ~np.isnan(deltas)
         count = there.sum(axis=0)
         return np.where(count > 0, np.where(there, deltas, 0.0).sum(axis=0) / np.maximum(count, 1), np.inf)
+
+
+def peak(ladder: Floats, evidence: Floats) -> float:
+    """Where a parabola through the best value and its neighbours, over the logarithm of values, has its highest point.
+
+    Two digits of it, so that rounding errors do not show. The best value itself at the ends of the ladder, and beside
+    0, which has no logarithm.
+    """
+    i = int(np.argmax(evidence))
+    if not 1 < i < len(ladder) - 1:
+        return float(ladder[i])
+    x, y = np.log(ladder[i - 1 : i + 2] / ladder[i]), evidence[i - 1 : i + 2] - evidence[i]
+    a, b = np.linalg.solve(np.stack([x[::2] ** 2, x[::2]], axis=1), y[::2])
+    return float(f"{ladder[i] * np.exp(-b / (2.0 * a)):.2g}") if a < 0 else float(ladder[i])
 
 
 def n_judged(n_expanded: int, options: NodeOptions) -> int:
@@ -103,6 +127,7 @@ def joined(parts: Sequence[HeldOut]) -> HeldOut:
     return HeldOut(
         parts[0].ladder,
         np.concatenate([part.slowness for part in parts], axis=1),
+        np.concatenate([part.information for part in parts], axis=1),
         np.concatenate([part.delta_values for part in parts], axis=1),
         np.concatenate([part.training_delta_values for part in parts], axis=1),
     )
@@ -115,7 +140,8 @@ def held_out(
     ladder = LADDER if options.shrinkage == AUTO else (float(options.shrinkage),)
     limit = options.delta_threshold if options.preserve and options.n_slow is None else np.inf
     shape = (len(ladder), len(divisions), n_features)
-    deltas, training, slowness = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape[:2])
+    deltas, training = np.full(shape, np.nan), np.full(shape, np.nan)
+    slowness, information = np.zeros(shape[:2]), np.zeros(shape[:2])
     for k, (train, test) in enumerate(divisions):
         C, C_dot = (whole(M[:n_expanded, :n_expanded]) for M in (test.C, test.C_dot))
         least = test.noise[:n_expanded]
@@ -130,5 +156,6 @@ def held_out(
             deltas[i, k, :n] = np.where(varies, np.diag(edges) / np.where(varies, np.diag(variances), 1.0), 2.0)
             training[i, k, :n] = slow.delta_values[:n]
             new = decorrelating(variances, least @ B**2)
-            slowness[i, k] = np.sum(np.maximum(0.0, 1.0 - np.einsum("ij,ij->j", new, edges @ new) / 2.0))
-    return HeldOut(np.array(ladder), slowness, deltas, training)
+            share = np.clip(np.einsum("ij,ij->j", new, edges @ new) / 2.0, LEAST_SHARE, 1.0)  # of the variance, noise
+            slowness[i, k], information[i, k] = np.sum(1.0 - share), -np.sum(np.log(share)) / 2.0
+    return HeldOut(np.array(ladder), slowness, information, deltas, training)

@@ -61,6 +61,11 @@ class NodeOptions:
         """Whether something is to be chosen on unseen samples."""
         return AUTO in (self.shrinkage, self.n_slow)
 
+    @property
+    def learns(self) -> bool:
+        """Whether nodes learn from the graph; without slow features they preserve what varies, whatever its labels."""
+        return not self.preserve or self.n_slow != 0 or self.weighted
+
     def settled(self) -> NodeOptions:
         """The options where nothing can be chosen: no shrinkage, slow features by their threshold."""
         shrinkage = 0.0 if self.shrinkage == AUTO else self.shrinkage
