@@ -25,8 +25,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from higsfa import GSFA
 from higsfa.estimators import label_task
-from higsfa.estimators.gaussian import class_moments, fit_gaussians, posteriors
 from higsfa.estimators.label_head import LabelClassifier, LabelHead, LabelRegressor
+from higsfa.estimators.label_task import class_moments, fit_gaussians, posteriors
 
 
 def faces(n=600, d=6, seed=0):

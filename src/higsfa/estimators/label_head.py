@@ -18,8 +18,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from higsfa.core.graph.labels import holds_classes, label_names, missing, numeric, pick_label
-from higsfa.estimators.gaussian import GaussianClasses
 from higsfa.estimators.label_task import (
+    GaussianClasses,
     Task,
     best_of,
     check_regressor,
