@@ -99,5 +99,5 @@ def curve(folder: Path, rows: dict[str, Any], theory: Any) -> None:
         ax.set(xlabel="frames of training", title=f"mean Delta of the first {n} features")
         ax.title.set_fontsize(10)
     ax.plot([], [], ":", color="0.3", label="on the training walk")
-    ax.legend(frameon=False, fontsize=7)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
     _save(figure, folder, "curve")

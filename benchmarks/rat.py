@@ -180,6 +180,17 @@ def units(Y: Any, Z: Any, there: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def drawing() -> dict[str, float]:
+    """Frames that one thread draws in a second of processor time, best of five."""
+    make_rat_views(10, box=BOX)
+    seconds = []
+    for _ in range(5):
+        start = time.process_time()
+        make_rat_views(1000, box=BOX)
+        seconds.append(time.process_time() - start)
+    return {"frames_per_cpu_second": round(1000 / min(seconds))}
+
+
 def draw(work: Path) -> None:
     """Figures and the page of the walk, from the largest HiSFA network that was kept."""
     rows = Records("rat").rows
@@ -216,6 +227,8 @@ def main() -> None:
     parser.add_argument("--figures", action="store_true", help="only draw figures")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "higsfa-rat")
     args = parser.parse_args()
+    if not args.figures and (args.again or "drawing" not in Records("rat")):
+        Records("rat").add("drawing", drawing())
     cases = [(f"place/{size}", size, PLACE) for size in map(int, args.sizes.split(","))]
     cases.insert(2, (f"direction/{DIRECTION_SIZE}", DIRECTION_SIZE, DIRECTION))
     for start, size, movement in cases:
