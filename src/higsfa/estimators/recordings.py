@@ -44,6 +44,8 @@ class Recordings:
     @classmethod
     def of(cls, X: Any, groups: Any = None) -> Recordings:
         """Read one array (with `groups`), a list of recordings, or a stack (recordings, samples, features)."""
+        if type(X) is np.ndarray and X.ndim == 2 and groups is None:  # batches of a stream, mostly
+            return cls(X, np.array([len(X)]), None)
         if _is_stack(X):
             X, lengths = np.asarray(X), np.full(X.shape[0], X.shape[1])
             cls._refuse_groups(groups, len(X))
