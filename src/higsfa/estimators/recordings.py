@@ -196,9 +196,8 @@ def _missing(estimator: Any, X: NDArray[Any]) -> NDArray[np.bool_] | bool:
         if X.dtype.kind != "f" or np.isfinite(X.sum(dtype=np.float64)):  # far cheaper than looking at every value
             return False
     found = np.isnan(X).any(axis=1)
-    assert_finite(estimator, X[~found])
-    if found.any():
-        assert_finite(estimator, np.nan_to_num(X[found], nan=0.0, posinf=np.inf, neginf=-np.inf))
+    if np.isinf(X).any():
+        assert_finite(estimator, np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf))
     return np.asarray(found)
 
 
