@@ -1,11 +1,13 @@
-"""Figures of networks draw the numbers of the networks."""
+"""Figures of networks and time series draw their numbers."""
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from higsfa.plots import plot_delta_values
+from higsfa import SFA
+from higsfa.metrics import delta_values
+from higsfa.plots import plot_delta_values, plot_feature_plane, plot_slow_features, plot_unseen_delta, plot_weights
 
 mpl.use("agg")
 
@@ -36,3 +38,30 @@ def test_one_layer_and_few_features(real):
             plot_delta_values(real.run.network, wrong)
     assert plot_delta_values(real.run.network, 1).get_ylabel() == "Delta, mean over nodes"
     mpl.pyplot.close("all")
+
+
+def test_figures_of_time_series_draw_the_features_and_their_weights():
+    rng = np.random.default_rng(0)
+    parts = [rng.normal(size=(n, 4)).cumsum(axis=0) for n in (60, 40)]
+    sfa = SFA(3, delays=1).fit(parts)
+    Y = sfa.transform(parts)
+    figure = plot_slow_features(Y, n_features=2, marks=[30])
+    assert len(figure.axes) == 2
+    first, second = (line for line in figure.axes[0].lines if len(line.get_xdata()) > 2)
+    np.testing.assert_array_equal(first.get_ydata(), Y[0][:, 0])
+    np.testing.assert_array_equal(second.get_ydata(), Y[1][:, 0])
+    with pytest.raises(ValueError, match="times must be"):
+        plot_slow_features(Y, times=np.arange(100))
+    dots = plot_feature_plane(Y, (0, 2), ax=Figure().subplots()).collections[0]
+    np.testing.assert_allclose(dots.get_offsets(), np.concatenate(Y)[:, [0, 2]])
+    shown = plot_weights(sfa).axes[0].images[0].get_array()
+    assert shown.shape == (4, 2)
+    linear = SFA(2).fit(parts)
+    heights = [bar.get_height() for bar in plot_weights(linear).axes[0].patches]
+    unit = linear.transform(np.eye(4)) - linear.transform(np.zeros((4, 4)))
+    np.testing.assert_allclose(heights, unit[:, 0], atol=1e-9)
+    with pytest.raises(ValueError, match="one entry for each of 4 inputs"):
+        plot_weights(linear, scale=[1.0])
+    axes = plot_unseen_delta(linear, parts[:1], parts[1], ax=Figure().subplots())
+    points = axes.containers[0].lines[0].get_ydata()
+    np.testing.assert_allclose(points, delta_values(linear.transform(parts[0]), graph="sequence"), rtol=1e-9)

@@ -44,6 +44,8 @@ class Recordings:
     @classmethod
     def of(cls, X: Any, groups: Any = None) -> Recordings:
         """Read one array (with `groups`), a list of recordings, or a stack (recordings, samples, features)."""
+        if type(X) is np.ndarray and X.ndim == 2 and groups is None:  # batches of a stream, mostly
+            return cls(X, np.array([len(X)]), None)
         if _is_stack(X):
             X, lengths = np.asarray(X), np.full(X.shape[0], X.shape[1])
             cls._refuse_groups(groups, len(X))
@@ -194,9 +196,8 @@ def _missing(estimator: Any, X: NDArray[Any]) -> NDArray[np.bool_] | bool:
         if X.dtype.kind != "f" or np.isfinite(X.sum(dtype=np.float64)):  # far cheaper than looking at every value
             return False
     found = np.isnan(X).any(axis=1)
-    assert_finite(estimator, X[~found])
-    if found.any():
-        assert_finite(estimator, np.nan_to_num(X[found], nan=0.0, posinf=np.inf, neginf=-np.inf))
+    if np.isinf(X).any():
+        assert_finite(estimator, np.nan_to_num(X, nan=0.0, posinf=np.inf, neginf=-np.inf))
     return np.asarray(found)
 
 

@@ -75,15 +75,16 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
             source = check_data(self, given.X, reset=True, min_samples=2)
             warn_if_recording(y, groups)
             w, pairs = self._weights(given, sample_weight, pair_weight)
+            missing = None
             try:
                 self._fit_series(source, given, None, w, pairs)
-                given.warn_of_cuts(None)
             except ValueError:  # of NaN, perhaps: sums tell for free whether there is any
                 missing = missing_rows(self, source)
                 if missing is None:
                     raise
+            if missing is not None:
                 self._fit_series(source, given, missing, w, pairs)
-                given.warn_of_cuts(missing)
+            given.warn_of_cuts(missing)
             self._tail, self._recording = None, None
         return self
 
