@@ -21,8 +21,8 @@ from higsfa.core.sums.plan import BLOCK, make_plan
 from higsfa.core.sums.sums import Sums, part_of
 from higsfa.core.sums.tile import CellPlan, Weighting
 from higsfa.graphs.label import CodeGraph, adds, gather_graph
-from higsfa.graphs.order import EdgeGraph, SequenceGraph, WindowGraph
-from higsfa.graphs.recipes import ClusteredGraph, GraphRecipe, _terms
+from higsfa.graphs.order import EdgeGraph, WindowGraph
+from higsfa.graphs.recipes import ClusteredGraph, GraphRecipe, SequenceGraph, _terms
 from higsfa.training.choice import MAX_SAMPLES, Half
 from higsfa.training.gather import NodeData
 from higsfa.training.sources import Source

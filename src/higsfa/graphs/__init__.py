@@ -13,7 +13,7 @@ set of features serves several labels:
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.graphs.label import CodeGraph, LabelGraph, UniformGraph
-from higsfa.graphs.order import EdgeGraph, SequenceGraph, WindowGraph
+from higsfa.graphs.order import EdgeGraph, WindowGraph
 from higsfa.graphs.recipes import (
     SHORTHANDS,
     AutoGraph,
@@ -21,6 +21,7 @@ from higsfa.graphs.recipes import (
     GraphRecipe,
     GraphSum,
     MixedGraph,
+    SequenceGraph,
     SerialGraph,
     as_recipe,
     check_weights,

@@ -1,4 +1,4 @@
-"""The base of all recipes, sums of them, and recipes for classes and numbers."""
+"""The base of all recipes, sums of them, and recipes for time, classes and numbers."""
 
 from __future__ import annotations
 
@@ -178,6 +178,48 @@ class GraphSum(GraphRecipe):
             else:
                 self.graphs = [*self.graphs[: number - 1], value, *self.graphs[number:]]
         return self
+
+
+class SequenceGraph(GraphRecipe):
+    """Time: each sample is joined to the one `lag` steps later in the same recording, as in classical SFA.
+
+    Sample weights multiply the vertex weights.
+
+    Parameters
+    ----------
+    lag : int or list of int, default=1
+        Several lags make one graph, in which all pairs of samples count alike.
+    node_weights : {"degree"}, optional
+        Vertex weights: 1 by default; "degree" counts each sample as often as it is in a pair. Then Delta is 2 (1 - r),
+        with r the correlation between the two samples of a pair, as in TICA.
+    """
+
+    def __init__(self, lag: Any = 1, node_weights: str | None = None) -> None:
+        self.lag = lag
+        self.node_weights = node_weights
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        return self.build_recordings(build.recording_lengths(groups, n), w=w)
+
+    def build_recordings(self, lengths: np.ndarray, **given: Any) -> TrainingGraph:
+        """The graph of recordings of these lengths; see :func:`higsfa.core.graph.build.sequence`."""
+        if self.node_weights not in (None, "degree"):
+            raise ValueError(f'node_weights must be None or "degree", got {self.node_weights!r}')
+        return build.sequence(lengths, self.lags(), by_degree=self.node_weights is not None, **given)
+
+    def lags(self) -> tuple[int, ...]:
+        """The lags, ascending."""
+        lags = [self.lag] if np.ndim(self.lag) == 0 else list(self.lag)
+        for lag in lags:
+            _check_count("lag", lag, 1)
+        if not lags or len(set(lags)) < len(lags):
+            raise ValueError(f"lag must be an integer, or some different ones, got {self.lag!r}")
+        return tuple(sorted(int(lag) for lag in lags))
+
+    def origin(self, y: Any) -> Origin:
+        lags = self.lags()
+        weighting = "" if self.node_weights is None else f", node_weights={self.node_weights!r}"
+        return Origin.of(f"SequenceGraph(lag={lags[0] if len(lags) == 1 else list(lags)}{weighting})")
 
 
 class ClusteredGraph(GraphRecipe):

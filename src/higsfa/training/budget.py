@@ -119,7 +119,7 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
     peak, peak_disk, passes = held["memory"] + working, held["disk"], 1
     layers = []
     for k, plan in enumerate(plans):
-        nodes = plan.trained.fields.n_nodes
+        nodes = plan.n_trained
         features = n_samples * plan.fields.n_nodes * plan.n_components * work.itemsize
         unknown = k == 0 or plans[k - 1].shared  # means of the inputs are not known beforehand
         first_pass = plan.pca is not None or (unknown and not plan.expansion.is_linear)

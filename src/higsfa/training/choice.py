@@ -79,7 +79,7 @@ def choose_options(
         ]
         features, unseen = (setup.inputs(half.samples.take) for setup, half in zip(setups, halves, strict=True))
         for k in range(max(k for k, plan in enumerate(plans, 1) if plan.options.is_open)):
-            on_node = on_layer(k, plans[k].trained.fields.n_nodes * len(train.schedule.tiles))
+            on_node = on_layer(k, plans[k].n_trained * len(train.schedule.tiles))
             features.fill()
             unseen.fill()
             judge = _Judge(plans[k], (train.gathering(k, features), test.gathering(k, unseen)), evidence, is_single)

@@ -287,7 +287,7 @@ def _train_layers(
     means = None
     n_workers = max(1, len(client.scheduler_info()["workers"]))
     for k, plan in enumerate(plans):
-        on_node = on_layer(k, plan.trained.fields.n_nodes * len(schedule.tiles))
+        on_node = on_layer(k, plan.n_trained * len(schedule.tiles))
         layer = None if checkpoint is None else checkpoint.load_layer(k, plan)
         if layer is None:
             below, keep = tuple(layers), limit // n_workers
@@ -296,7 +296,7 @@ def _train_layers(
             if checkpoint is not None:
                 checkpoint.save_layer(k, layer)
         else:
-            on_node(plan.trained.fields.n_nodes * len(schedule.tiles))
+            on_node(plan.n_trained * len(schedule.tiles))
         layers.append(layer)
         means = layer.output_means
     return layers

@@ -56,6 +56,7 @@ class LayerPlan:
     n_below : values that the layer below has for a sample.
     n_raw, n_inputs, children : raw inputs of a node; its inputs after the projection, and their children.
     n_components : features of a node.
+    n_trained : number of fields that are trained on.
     """
 
     fields: Fields
@@ -72,24 +73,24 @@ class LayerPlan:
     n_inputs: int = field(init=False, compare=False, repr=False)
     children: int = field(init=False, compare=False, repr=False)
     n_components: int = field(init=False, compare=False, repr=False)
+    n_trained: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         assert self.options.n_components is not None
-        n_raw = self.fields.children * self.width
+        n_raw, n_nodes = self.fields.children * self.width, self.fields.n_nodes
         self.__dict__.update(
             n_below=prod(self.fields.grid) * self.width,
             n_raw=n_raw,
             n_inputs=n_raw if self.pca is None else min(self.pca, n_raw),
             children=self.fields.children if self.pca is None else 1,
             n_components=self.options.n_components,
+            n_trained=min(self.n_fields or n_nodes, n_nodes) if self.shared else n_nodes,
         )
 
     @cached_property
     def trained(self) -> LayerPlan:
         """The layer with the fields alone that it is trained on, drawn without regard to the data."""
-        n, wanted = self.fields.n_nodes, self.n_fields
-        if not self.shared or wanted is None or wanted >= n:
-            return self
+        n, wanted = self.fields.n_nodes, self.n_trained
         some = np.sort(np.random.default_rng(0).choice(n, wanted, replace=False))
         return replace(self, fields=self.fields.some(some), n_fields=None)
 
@@ -316,11 +317,12 @@ def train_nodes(gathering: Any, means: Floats | None, choose: Choose | None = No
     choose : fills in options that the plan leaves open.
     """
     plan = gathering.plan
-    gathering = replace(gathering, plan=plan.trained)
+    some = plan.n_trained < plan.fields.n_nodes
+    gathering = replace(gathering, plan=plan.trained) if some else gathering
     frontends = make_frontends(gathering, means)
     if choose is not None:
         plan = choose(frontends)
-        gathering = replace(gathering, plan=plan.trained)
+        gathering = replace(gathering, plan=plan.trained if some else plan)
     solve = partial(GraphStatistics.solve, options=plan.options, clip_range=plan.clip_range)
     if plan.shared:
         (whole,) = gathering(gathering.plan, frontends, GraphStatistics.without_groups, fold=True)

@@ -72,7 +72,7 @@ def train_network(
         features = setup.inputs(read)
         layers: list[TrainedLayer] = []
         for k, layer_plan in enumerate(plans):
-            on_node = on_layer(k, layer_plan.trained.fields.n_nodes * len(schedule.tiles))
+            on_node = on_layer(k, layer_plan.n_trained * len(schedule.tiles))
             gathering = setup.gathering(k, features, on_node)
             layer, features = _train_layer(k, gathering, layers, setup.store(k), checkpoint)
             del gathering
@@ -144,7 +144,7 @@ def _train_layer(
     plan, features, schedule = gathering.plan, gathering.below, gathering.schedule
     known = None if checkpoint is None else checkpoint.load_layer(k, plan)
     if known is not None:
-        gathering.on_node(plan.trained.fields.n_nodes * len(schedule.tiles))
+        gathering.on_node(plan.n_trained * len(schedule.tiles))
         return known, computed_features(known, features, store, gathering.dtype, gathering.run)
     features.fill()
     if checkpoint is not None:
