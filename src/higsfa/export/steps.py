@@ -41,9 +41,12 @@ Value = Any
 class Operations(ABC):
     """The operations that steps are made of. Those that are called by name take values and numbers."""
 
+    dtype: np.dtype[Any]
+    """Precision of the graph."""
+
     @abstractmethod
-    def weight(self, name: str, array: Array) -> Value:
-        """Numbers that were learned, in the precision of the graph."""
+    def weight(self, name: str, array: Array, *, exact: bool = False) -> Value:
+        """Numbers that were learned, in the precision of the graph or in their own."""
 
     @abstractmethod
     def constant(self, name: str, array: Array) -> Value:
@@ -85,12 +88,18 @@ class Step(ABC):
 
 @dataclass(frozen=True, eq=False)
 class LayerStep(Step):
-    """Nodes over the fields of the layer below, whose nodes have `width` outputs."""
+    """Nodes over the fields of the layer below, whose nodes have `width` outputs.
+
+    `mean` (nodes, raw, 1) is subtracted before a projection, which is in float64, and `shift` after it. Of pixels far
+    from 0, single precision would lose digits that matter after ten layers.
+    """
 
     name: str
     stack: NodeStack
     fields: Fields
     width: int
+    mean: Array | None
+    shift: Array
 
     def apply(self, ops: Operations, x: Value) -> Value:
         call, stack, name = ops.call, self.stack, self.name
@@ -107,9 +116,11 @@ class LayerStep(Step):
         """Projected, centred and kept in the range of the training data."""
         stack, name = self.stack, self.name
         if stack.projection is not None:
-            X = ops.call("MatMul", ops.weight(f"{name}.projection", stack.projection), X)
-        if stack.shift.any():
-            X = ops.call("Sub", X, ops.weight(f"{name}.shift", stack.shift))
+            X = ops.call("Sub", ops.cast(X, np.float64), ops.weight(f"{name}.mean", self.mean, exact=True))
+            X = ops.call("MatMul", ops.weight(f"{name}.projection", stack.projection, exact=True), X)
+            X = ops.cast(X, ops.dtype)
+        if self.shift.any():
+            X = ops.call("Sub", X, ops.weight(f"{name}.shift", self.shift))
         if stack.low is not None and stack.high is not None:
             X = ops.call("Max", X, ops.constant(f"{name}.low", stack.low))
             X = ops.call("Min", X, ops.constant(f"{name}.high", stack.high))

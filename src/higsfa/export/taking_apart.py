@@ -102,7 +102,12 @@ def _layer(name: str, nodes: Sequence[Node], n_components: int, fields: Fields, 
                 f"{name}: the expansion '{expansion}' cannot be exported, because nothing is known about {term}; use "
                 "the terms that have a name"
             )
-    return LayerStep(name, NodeStack.of(nodes, n_components), fields, width)
+    stack, mean = NodeStack.of(nodes, n_components), None
+    if stack.projection is not None:
+        found = [node.frontend.projection for node in nodes]
+        mean = np.array([projection.mean for projection in found if projection is not None])[:, :, None]
+    shift = np.array([node.frontend.center for node in nodes])[:, :, None]
+    return LayerStep(name, stack, fields, width, mean, shift)
 
 
 def _head(head: LabelHead, name: str) -> HeadStep:
@@ -111,8 +116,8 @@ def _head(head: LabelHead, name: str) -> HeadStep:
         model = head.models_[label]
         if not isinstance(model, GaussianClasses):
             raise TypeError(
-                f"label {label!r} is estimated by a {type(model).__name__}, which cannot be exported; leave `regressor` "
-                "out, or export the features alone"
+                f"label {label!r} is estimated by a {type(model).__name__}, which cannot be exported; leave "
+                "`regressor` out, or export the features alone"
             )
         if len(head.label_names_) == 1 and head.output_form_ == "vector":
             shown = "label"
