@@ -51,11 +51,11 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: st
     >>> from sklearn.pipeline import make_pipeline
     >>> X, y = load_wine(return_X_y=True)
     >>> model = make_pipeline(GSFA(n_components=2, graph="clustered"), LabelClassifier()).fit(X, y)
-    >>> graph = to_onnx(model)  # doctest: +SKIP
-    >>> import onnxruntime  # doctest: +SKIP
-    >>> session = onnxruntime.InferenceSession(graph.SerializeToString())  # doctest: +SKIP
-    >>> label, probabilities = session.run(None, {"X": X.astype("float32")})  # doctest: +SKIP
-    >>> bool((label == model.predict(X)).all())  # doctest: +SKIP
+    >>> graph = to_onnx(model)
+    >>> import onnxruntime
+    >>> session = onnxruntime.InferenceSession(graph.SerializeToString())
+    >>> label, probabilities = session.run(None, {"X": X.astype("float32")})
+    >>> bool((label == model.predict(X)).all())
     True
     """
     if dtype not in ("float32", "float64"):
@@ -148,14 +148,15 @@ def _build(graph: _Graph, exported: Exported, model: Any, dtype: np.dtype[Any]) 
     """The whole model: input, steps, outputs, and what they mean."""
     from higsfa import __version__
 
-    helper, x = graph.onnx.helper, "X"
+    helper = graph.onnx.helper
+    x: Any = "X"
     kind = helper.np_dtype_to_tensor_dtype(dtype)
     inputs = [helper.make_tensor_value_info(x, kind, ["N", *exported.input_shape])]
     if len(exported.input_shape) > 1:
         x = graph.call("Reshape", x, shape=[-1, int(np.prod(exported.input_shape))])
     x = x if dtype == graph.dtype else graph.cast(x, graph.dtype)
     for step in exported.steps:
-        x = step.apply(graph, x)
+        x = step.apply(graph, x)  # of a head, a dict
     meaning: dict[str, Any] = {"model": type(model).__name__}
     if exported.head is None:
         x = x if dtype == graph.dtype else graph.cast(x, dtype)

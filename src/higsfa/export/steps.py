@@ -115,7 +115,7 @@ class LayerStep(Step):
     def _inputs(self, ops: Operations, X: Value) -> Value:
         """Projected, centred and kept in the range of the training data."""
         stack, name = self.stack, self.name
-        if stack.projection is not None:
+        if stack.projection is not None and self.mean is not None:
             X = ops.call("Sub", ops.cast(X, np.float64), ops.weight(f"{name}.mean", self.mean, exact=True))
             X = ops.call("MatMul", ops.weight(f"{name}.projection", stack.projection, exact=True), X)
             X = ops.cast(X, ops.dtype)
