@@ -3,8 +3,8 @@
     python benchmarks/export.py          about four minutes; needs higsfa[onnx]
 
 Models are trained on synthetic faces and toy signals. The difference is the largest one of all samples and features,
-in standard deviations of the feature, from ours for samples in float64. Speed is the time of ours divided by that of the
-exported model, one thread each, taking turns: above 1 the exported model is quicker.
+in standard deviations of the feature, from ours for samples in float64. Speed is the time of ours divided by that of
+the exported model, one thread each, taking turns: above 1 the exported model is quicker.
 """
 
 from __future__ import annotations

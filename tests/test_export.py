@@ -198,8 +198,11 @@ def test_regressors_export_numbers_only() -> None:
         StandardScaler(with_mean=False),
         StandardScaler(with_std=False),
         MinMaxScaler((-1, 2), clip=True),
-    ]
-    + [MinMaxScaler(), PCA(4), PCA(5, whiten=True), "passthrough"],
+        MinMaxScaler(),
+        PCA(4),
+        PCA(5, whiten=True),
+        "passthrough",
+    ],
 )
 def test_affine_steps_of_scikit_learn(scaler: Any) -> None:
     pipeline = make_pipeline(scaler, GSFA(n_components=3, graph="serial", expansion="identity | quadratic"))
