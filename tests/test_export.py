@@ -28,8 +28,9 @@ from higsfa import (
     OrientedEdges,
 )
 from higsfa.core.expansion.expansion import _NUMBERED, _PLAIN, FunctionExpansion, parse_expansion
-from higsfa.export import to_onnx
+from higsfa.export import to_onnx, to_torch
 from higsfa.export.steps import TERMS
+from higsfa.reconstruction import feature_gradient
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
@@ -269,3 +270,52 @@ def test_names_and_types_are_checked() -> None:
         to_onnx(head)
     with pytest.raises(Exception, match="not fitted"):
         to_onnx(GSFA())
+
+
+# ---------------------------------------------------------------------- torch, where it is installed
+
+
+@pytest.mark.parametrize("expansion", EXPANSIONS)
+def test_modules_of_torch_have_our_features_and_gradients(expansion: str) -> None:
+    torch = pytest.importorskip("torch")
+    model = IGSFA(n_components=4, graph="serial", expansion=expansion).fit(X.astype(np.float64), AGE)
+    module = to_torch(model, dtype="float64")
+    samples = torch.tensor(UNSEEN.astype(np.float64), requires_grad=True)
+    features = module(samples)
+    np.testing.assert_allclose(features.detach().numpy(), model.transform(UNSEEN.astype(np.float64)), atol=1e-9)
+    features[:, 1].sum().backward()
+    np.testing.assert_allclose(samples.grad.numpy(), feature_gradient(model, UNSEEN, 1), atol=1e-9)
+    assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+def test_a_network_with_its_head_in_torch() -> None:
+    torch = pytest.importorskip("torch")
+    images = RNG.integers(0, 256, size=(120, 18, 16, 3), dtype=np.uint8)
+    labels = {"age": images[:, 0, 0, 0] / 3.0, "eyes": images[:, 8, 8, 0] > 99}
+    layers = [Layer((2, 2), pca=8, n_components=6, expansion="identity | quadratic[:2]")]
+    layers.append(Layer((3, 2), n_components=5, pad=True))
+    net = HiGSFA(layers, graph="serial", front="edges").fit(images, labels["age"])
+    head = LabelHead(2).fit(net.transform(images), labels)
+    found = to_torch(make_pipeline(net, head), dtype="float64")(torch.tensor(images))
+    ours = head.predict(net.transform(images))
+    np.testing.assert_allclose(found["age"][0].detach().numpy()[:, 0], ours["age"], rtol=1e-3)
+    assert np.mean(found["eyes"][0].numpy()[:, 0] != ours["eyes"]) <= 0.02
+    assert found["eyes"][1].shape == (120, 2)
+
+
+def test_a_module_learns_and_its_weights_travel() -> None:
+    torch = pytest.importorskip("torch")
+    model = GSFA(n_components=1, graph="serial", expansion="identity | quadratic").fit(X, AGE)
+    module, target = to_torch(model), torch.tensor(AGE)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
+    losses = []
+    for _ in range(50):
+        loss = torch.nn.functional.mse_loss(module(torch.tensor(X))[:, 0], target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+    other = to_torch(model)
+    other.load_state_dict(module.state_dict())
+    assert torch.equal(other(torch.tensor(UNSEEN)), module(torch.tensor(UNSEEN)))

@@ -165,7 +165,8 @@ def _build(graph: _Graph, exported: Exported, model: Any, dtype: np.dtype[Any]) 
     else:
         outputs = []
         for label in exported.head.labels:
-            outputs += _label_outputs(graph, label, *x[label.name], dtype, exported.head.has_probabilities)
+            found, probabilities = x[label.name]
+            outputs += _label_outputs(graph, label, found, probabilities, dtype, exported.head.has_probabilities)
         meaning["classes"] = {label.name: label.classes.tolist() for label in exported.head.labels}
     names = [output.name for output in outputs]
     if len(set(names)) < len(names) or any(name == "X" or name.startswith("/") for name in names):
