@@ -290,8 +290,8 @@ def test_modules_of_torch_have_our_features_and_gradients(expansion: str) -> Non
 
 def test_a_network_with_its_head_in_torch() -> None:
     torch = pytest.importorskip("torch")
-    images = RNG.integers(0, 256, size=(120, 18, 16, 3), dtype=np.uint8)
-    labels = {"age": images[:, 0, 0, 0] / 3.0, "eyes": images[:, 8, 8, 0] > 99}
+    images = RNG.integers(0, 256, size=(120, 18, 16), dtype=np.uint8)
+    labels = {"age": images[:, 0, 0] / 3.0, "eyes": images[:, 8, 8] > 99}
     layers = [Layer((2, 2), pca=8, n_components=6, expansion="identity | quadratic[:2]")]
     layers.append(Layer((3, 2), n_components=5, pad=True))
     net = HiGSFA(layers, graph="serial", front="edges").fit(images, labels["age"])

@@ -13,8 +13,8 @@ from higsfa.export.taking_apart import Exported, steps_of
 def to_torch(model: Any, *, dtype: str = "float32") -> Any:
     """Export a trained model as a module of torch.
 
-    What training found (projections, weights, offsets) are its parameters; ranges that inputs are clipped to, fields and
-    Gaussians of heads are buffers. Features are those of this library up to rounding, and have gradients. Needs torch.
+    What training found (projections, weights, offsets) are its parameters; ranges that inputs are clipped to, fields
+    and Gaussians of heads are buffers. Features are those of this library up to rounding, with gradients. Needs torch.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ def to_torch(model: Any, *, dtype: str = "float32") -> Any:
     Returns
     -------
     torch.nn.Module
-        Called with samples (N, *shape of a sample), it returns features (N, n_components); with a head at the end, a dict
-        from labels to pairs: the number or index of the class, (N, 1), and probabilities, (N, n_classes).
+        Called with samples (N, *shape of a sample), it returns features (N, n_components); with a head at the end, a
+        dict from labels to pairs: the number or index of the class, (N, 1), and probabilities, (N, n_classes).
 
     Notes
     -----
@@ -73,8 +73,7 @@ class _Eager(Operations):
     """Values are tensors; arrays belong to a module, which they are given to when they are first asked for."""
 
     def __init__(self, torch: Any, module: Any, dtype: np.dtype[Any]) -> None:
-        self.torch, self.dtype = torch, dtype
-        self.__dict__["module"] = module
+        self.torch, self.dtype, self.module = torch, dtype, module
 
     def weight(self, name: str, array: Array, *, exact: bool = False) -> Any:
         return self._kept(name, np.asarray(array, np.float64 if exact else self.dtype), learned=True)
