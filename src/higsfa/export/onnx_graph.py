@@ -22,7 +22,8 @@ MAX_BYTES = 2**31 - 2**24
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: str = "float32") -> Any:
     """Export a trained model as an ONNX graph.
 
-    Features and label estimates are those of this library up to rounding (docs/export.md has a table). Samples are not checked: NaN gives NaN. Needs the packages of ``higsfa[onnx]``.
+    Features and label estimates are those of this library up to rounding (docs/export.md has a table). Samples are
+    not checked: NaN gives NaN. Needs the packages of ``higsfa[onnx]``.
 
     Parameters
     ----------
