@@ -8,10 +8,13 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check --no-input
 KERNELS := $(wildcard src/higsfa/core/native/kernels.[ch])
 
+QUICK := tests/test_single_nodes.py tests/test_sklearn.py tests/test_networks.py tests/models tests/training/test_sources.py
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-processors test-processors-quick demo docs bench soak paper-scale rat format clean distclean
+.PHONY: help test test-oldest wheels test-processors test-processors-quick demo docs bench soak paper-scale rat format clean
+.PHONY: distclean
 
 help:  ## Show this list
 	@echo "Usage: make TARGET [PYTHON=python3.12] [WORKERS=4]"
@@ -24,6 +27,14 @@ test: $(VENV)/.installed-dev  ## Lint, check formatting, types and import order,
 	@echo "== mypy" && $(PY) -m mypy
 	@echo "== import-linter" && $(VENV)/bin/lint-imports --no-logo
 	@echo "== pytest" && $(PY) -m pytest -n $(WORKERS) --dist worksteal
+
+test-oldest: .venv-oldest/.installed  ## Quick tests with the oldest versions that we say we work with, on Python 3.11
+	.venv-oldest/bin/python -m pytest -n $(WORKERS) --dist worksteal -p no:cacheprovider -m "not slow" $(QUICK)
+
+wheels: $(VENV)/.installed-wheels  ## Build source and wheel into dist/, and try the wheel in an environment of its own
+	rm -rf dist build/wheel
+	$(PY) -m build --outdir build/wheel .
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) tests/wheels.py build/wheel dist
 
 test-processors: $(VENV)/.installed-dev  ## Numerical tests with the code of numpy and BLAS for other processors
 	$(PY) tests/processors.py --workers $(WORKERS)
@@ -59,17 +70,27 @@ format: $(VENV)/.installed-dev  ## Let ruff fix and format the code
 	$(PY) -m ruff format .
 
 clean:  ## Remove caches and build products, keep .venv
-	rm -rf build dist docs/_build docs/auto_examples docs/generated docs/reference.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	find . -name __pycache__ -type d -not -path './$(VENV)/*' -not -path './.git/*' -prune -exec rm -rf {} +
+	rm -rf build dist wheelhouse docs/_build docs/auto_examples docs/generated docs/reference.rst .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './$(VENV)*/*' -not -path './.git/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## Remove .venv too
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-oldest
 
 # One stamp for each extra; an extra is installed again only after pyproject.toml or the compiled code have changed.
 $(VENV)/.installed-%: pyproject.toml hatch_build.py $(KERNELS) $(VENV)/.created
 	@echo "Installing higsfa[$*] into $(VENV) ..."
 	@$(PIP) install --editable ".[$*]" || { \
 	    echo "error: could not install higsfa[$*]; pip's message is above. Is PyPI reachable?" >&2; exit 1; }
+	@touch $@
+
+.venv-oldest/.installed: pyproject.toml hatch_build.py requirements/oldest.txt $(KERNELS)
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { \
+	    echo "error: the oldest versions have wheels for Python 3.11 only; name one: make test-oldest PYTHON=python3.11" >&2; \
+	    exit 1; }
+	@"$(PYTHON)" -m venv --clear .venv-oldest
+	@echo "Installing the oldest versions into .venv-oldest ..."
+	@.venv-oldest/bin/python -m pip --quiet --quiet --disable-pip-version-check --no-input install --prefer-binary \
+	    --constraint requirements/oldest.txt --editable ".[plots,dask]" hypothesis pandas pytest pytest-xdist
 	@touch $@
 
 $(VENV)/.created:
