@@ -30,7 +30,7 @@ from higsfa.core.expansion.terms import (
     Term,
 )
 from higsfa.core.fields import Fields
-from higsfa.estimators.gaussian import FARTHEST, GaussianClasses
+from higsfa.estimators.label_task import FARTHEST, GaussianClasses
 from higsfa.reconstruction.gradients import NodeStack
 
 Array = NDArray[Any]

@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from higsfa.core.fields import Fields
 from higsfa.core.node.node import Node
 from higsfa.estimators.edges import OrientedEdges
-from higsfa.estimators.gaussian import GaussianClasses
 from higsfa.estimators.label_head import LabelHead, LabelRegressor
-from higsfa.estimators.label_task import per_label
+from higsfa.estimators.label_task import GaussianClasses, per_label
 from higsfa.estimators.network import Network
 from higsfa.estimators.node import NodeEstimator
 from higsfa.export.steps import TERMS, AffineStep, EdgesStep, HeadStep, LabelOutput, LayerStep, Step
