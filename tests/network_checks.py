@@ -240,7 +240,11 @@ def fit_single(case, layer, data, graph, node, fields, dtype):
     if np.any(graph.w != 1) or graph.gamma.min() < -1e-9:
         return None
     gamma = sp.csr_array(sp.block_diag([np.maximum(graph.gamma, 0)] * len(fields)))
-    params = {name: value for name, value in estimator.get_params(deep=False).items() if name != "lag"}
+    params = {
+        name: value
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in ("lag", "delays", "node_weights")
+    }
     params["graph"] = EdgeGraph(gamma, np.tile(graph.v, len(fields)))
     return fit((IGSFA if case.preserve else GSFA)(**params), X)
 

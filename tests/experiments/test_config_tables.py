@@ -55,13 +55,13 @@ def test_every_recipe_is_a_kind_of_part_with_all_its_parameters():
 
 def test_every_preset_for_labels_is_known():
     known = set(config.NetworkTable.model_fields["preset"].annotation.__args__)
-    assert known - {"single"} == set(presets.__all__) - {"qhsfa_1d"}  # which is for time series
+    assert known - {"single"} == set(presets.__all__) - {"qhsfa_1d", "rat_hisfa", "rat_hsfa"}  # which are for time
 
 
 VALUES = {
     **{"field": [2, 2], "stride": [1, 2], "n_components": 7, "expansion": "quadratic", "pca": 3, "n_slow": 2},
     **{"delta_threshold": 1.1, "scaling": "qr", "min_scale": 0.25, "shared": True, "pad": True, "shrinkage": 0.125},
-    "weighted": True,
+    **{"weighted": True, "n_fields": 3},
 }
 DIGITS = {"title": "t", "data": {"kind": "digits"}, "protocol": {"kind": "random"}}
 

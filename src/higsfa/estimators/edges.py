@@ -146,7 +146,7 @@ class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         Returns
         -------
-        array of shape (n_samples, *input_shape)
+        array of shape (n_samples, ...)
         """
         check_is_fitted(self)
         Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y")

@@ -305,7 +305,7 @@ class Network(Shown, Extractor):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, *input_shape) or (n_samples, n_features), or a source, zarr or dask array
+        X : array-like of shape (n_samples, ...) or (n_samples, n_features), or a source, zarr or dask array
         out : array or memmap of shape (n_samples, n_components), optional
             Where to put the features, for more samples than fit in memory.
 
@@ -348,7 +348,7 @@ class Network(Shown, Extractor):
 
         Returns
         -------
-        array of shape (n_samples, *input_shape)
+        array of shape (n_samples, ...)
         """
         check_is_fitted(self, "_trained")
         Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y")

@@ -87,7 +87,7 @@ y : array-like of shape (n_samples,) or (n_samples, n_labels), DataFrame or dict
 NO_LABELS = "\ny : ignored; `groups` tells recordings apart"
 FIT = """
 X : array-like of shape (n_samples, n_features), source, zarr or dask array, list of pictures or of their files
-    Samples; networks take them in shape (n_samples, *input_shape), too. A list may hold arrays, tensors, PIL images or
+    Samples; networks take them in the shape of an input, too. A list may hold arrays, tensors, PIL images or
     paths of picture files, all of one size; pictures are in colour if any of them is, else grey. `SFA` and `ISFA` take
     a list of recordings (n_samples, n_features) of any lengths, too, or a stack (n_recordings, n_samples, n_features)
     of equal ones. Gaps in the time index of a DataFrame (steps that are more than half of the median step off) and

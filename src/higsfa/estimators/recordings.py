@@ -127,7 +127,7 @@ class Recordings:
         n_before, n_after = np.count_nonzero(self.lengths), np.count_nonzero(self.starts(missing) & kept)
         warnings.warn(
             f"X: {' and '.join(causes)}, which cuts {n_before} recording{'' if n_before == 1 else 's'} into {n_after} "
-            "stretches; no transition is made over a cut",
+            f"stretch{'' if n_after == 1 else 'es'}; no transition is made over a cut",
             UserWarning,
             stacklevel=4,
         )

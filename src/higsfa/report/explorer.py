@@ -54,7 +54,7 @@ def write_explorer(
         Of images of shape (height, width) or (height, width, 3).
     head : LabelHead
         Fitted to features of the network. Labels whose estimate does not come from Gaussians are left out.
-    images : array of shape (n_samples, *input_shape), or a source
+    images : array of shape (n_samples, ...), or a source
         Example faces are spread evenly over them; all of them give mean and deviation of features, so pass hundreds.
     decoder : object with ``components_`` (n_features, n_pixels) and ``intercept_`` (n_pixels,)
         Such as a fitted :class:`higsfa.reconstruction.LinearReconstruction`.

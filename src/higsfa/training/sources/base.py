@@ -59,7 +59,7 @@ class Source(ABC):
 
         Returns
         -------
-        array of shape (n, *shape)
+        array of shape (n, ...)
             Do not write to it: it may be a view of the data.
         """
         rows = np.asarray(rows)
