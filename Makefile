@@ -56,6 +56,7 @@ bench: $(VENV)/.installed-bench  ## Measure where the library stands, about 12 m
 soak: $(VENV)/.installed-dev  ## Sanitizers, 2,000 random networks, 50 kills of fits, 235,000 damaged files; an hour or more
 	$(PY) tests/sanitizers.py
 	HIGSFA_ARCHITECTURES=2000 $(PY) -m pytest -q -n $(WORKERS) tests/test_network_oracle.py
+	HIGSFA_PRESETS=all $(PY) -m pytest -q tests/test_presets.py -k "paper_networks"
 	HIGSFA_KILLS=50 $(PY) -m pytest -q tests/scale/test_checkpoints.py -k killed
 	$(PY) tests/soak_fuzz.py
 
