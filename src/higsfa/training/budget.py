@@ -147,12 +147,8 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
                 f"({nodes} nodes of {T} variables); "
                 f"at least {mib(held['memory'] + working + kept + max(1, at_once) * sums * copies)} are"
             )
-        place = "nowhere"
-        if k + 1 < len(plans):
-            if held["memory"] + features + working + need <= limit:
-                place = "memory"
-            elif held["disk"] + features <= disk:
-                place = "disk"
+        fits = "memory" if held["memory"] + features + working + need <= limit else "disk"
+        place = "nowhere" if k + 1 == len(plans) or (fits == "disk" and held["disk"] + features > disk) else fits
         peak = max(peak, held["memory"] + working + need + (features if place == "memory" else 0))
         peak_disk = max(peak_disk, held["disk"] + (features if place == "disk" else 0))
         size = plan.frontend_size
