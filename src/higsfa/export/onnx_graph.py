@@ -33,7 +33,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: st
     path : str or path, optional
         Where to write the graph.
     dtype : {"float32", "float64"}, default="float32"
-        Of the input ``X``, (N, *shape of a sample), of what is computed, and of real outputs. Models whose numbers
+        Of the input ``X``, (N, ...), of what is computed, and of real outputs. Models whose numbers
         leave the range of single precision compute in float64 all the same, and heads always do.
 
     Returns

@@ -25,7 +25,7 @@ def to_torch(model: Any, *, dtype: str = "float32") -> Any:
     Returns
     -------
     torch.nn.Module
-        Called with samples (N, *shape of a sample), it returns features (N, n_components); with a head at the end, a
+        Called with samples (N, ...), it returns features (N, n_components); with a head at the end, a
         dict from labels to pairs: the number or index of the class, (N, 1), and probabilities, (N, n_classes).
 
     Notes
