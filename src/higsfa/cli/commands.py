@@ -424,8 +424,8 @@ def report(run: RunFolder, out: Page = None, force: Force = False, json: Json = 
 @command(PAGES, "card runs/mine")
 def card(run: RunFolder, out: Page = None, force: Force = False, json: Json = False) -> None:
     """Write a model card: data, figures, limits and use of a run, in Markdown."""
-    target = terminal.free_file(run / "README.md" if out is None else out, force)
-    written = terminal.opened_run(run).card(target)
+    opened = terminal.opened_run(run)
+    written = opened.card(terminal.free_file(run / "README.md" if out is None else out, force))
     terminal.answer(json, {"written": written, "bytes": written.stat().st_size}, f"Written to {written}")
 
 
