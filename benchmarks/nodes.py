@@ -7,7 +7,6 @@ it is solved, and its features are computed for the layer above.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,7 +69,9 @@ def node_tasks(plan: LayerPlan, samples: Samples, *, pixels: bool = False) -> di
         projection = Projection(rotation[: plan.n_inputs], np.full(plan.n_raw, 128.0))
     frontend = plan.frontend(0.1 * rng.standard_normal(plan.n_inputs), projection)
     shift = np.zeros(frontend.n_variables)
-    solve = partial(GraphStatistics.solve, options=plan.options, clip_range=plan.clip_range)
+
+    def solve(statistics: GraphStatistics) -> Any:
+        return statistics.solve(plan.options, clip_range=plan.clip_range)
 
     def fields(tiles: Any, blocks: Any) -> Any:
         for tile, block in zip(tiles, blocks, strict=True):
@@ -83,7 +84,7 @@ def node_tasks(plan: LayerPlan, samples: Samples, *, pixels: bool = False) -> di
         return statistics_of(sums, float(np.finfo(FLOAT).eps))
 
     statistics = add_up()
-    node = solve(0, statistics)
+    node = solve(statistics)
 
     out = np.empty((plan.n_components, NETWORK_TILE), FLOAT)
 
@@ -97,7 +98,7 @@ def node_tasks(plan: LayerPlan, samples: Samples, *, pixels: bool = False) -> di
         "bare": lambda: Z.T @ Z,
         "sums": add_up,
         "features": encode,
-        "solve": lambda: solve(0, statistics),
+        "solve": lambda: solve(statistics),
     }
 
 
