@@ -27,6 +27,7 @@ from oracles import (
     dense_code,
     dense_label,
     dense_label_window,
+    dense_ranks,
     dense_sequence,
     dense_time_window,
     dense_uniform,
@@ -102,7 +103,7 @@ class GraphCase(Record):
     label: str | None = None
     size: int = 1  # groups, half-width or lag
     factor: float = 1.0
-    flag: bool = False  # self_loops, mirrored, or own vertex weights
+    flag: bool = False  # self_loops, mirrored, ranks, or own vertex weights
 
     def recipe(self, n):
         graph = {
@@ -112,7 +113,7 @@ class GraphCase(Record):
             "window": lambda: WindowGraph(self.label or False, half_width=self.size, mirrored=self.flag),
             "sequence": lambda: SequenceGraph(self.size),
             "edges": lambda: EdgeGraph(*self._edges(n)),
-            "label": lambda: LabelGraph(self.label, n_harmonics=self.size),
+            "label": lambda: LabelGraph(self.label, n_harmonics=self.size, ranks=self.flag),
             "code": lambda: CodeGraph(self.label),
             "uniform": lambda: UniformGraph(),
         }[self.kind]()
@@ -140,7 +141,11 @@ class GraphCase(Record):
         elif self.kind == "sequence":
             v, gamma = dense_sequence(n, self.size, data.groups)
         elif self.kind == "label":
-            v, gamma = dense_label(np.asarray(data.labels[self.label], dtype=float), w, self.size)
+            label = np.asarray(data.labels[self.label], dtype=float)
+            if self.flag:
+                v, gamma = dense_label(dense_ranks(label, w), w, self.size, (0, 1))
+            else:
+                v, gamma = dense_label(label, w, self.size)
         elif self.kind == "code":
             v, gamma = dense_code(np.array([np.nan if c is None else ord(c) for c in data.labels[self.label]]), w)
         elif self.kind == "uniform":
@@ -437,6 +442,8 @@ GROUPS = (
 LOW_RANK = (
     GraphCase("label", "age", 4),
     GraphCase("label", "year", 2),
+    GraphCase("label", "age", 3, flag=True),
+    GraphCase("label", "year", 5, flag=True),
     GraphCase("code", "class"),
     GraphCase("uniform"),
 )

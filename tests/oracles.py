@@ -513,6 +513,14 @@ def dense_label(label, w, n_harmonics=9, label_range=None):
     return v, sum((1 - d / 2) * np.outer(v * f, v * f) for d, f in zip(deltas, L, strict=True)) / v.sum()
 
 
+def dense_ranks(label, w):
+    """Half of the weight of samples with the same label and all of that below it, of all the weight; one by one."""
+    weight = np.where(np.isnan(label), 0.0, w)
+    below = [sum(weight[m] for m in range(len(label)) if label[m] < value) for value in label]
+    same = [sum(weight[m] for m in range(len(label)) if label[m] == value) for value in label]
+    return np.where(np.isnan(label), np.nan, (np.array(below) + np.array(same) / 2) / weight.sum())
+
+
 def dense_uniform(w):
     return w, np.outer(w, w) / w.sum()
 

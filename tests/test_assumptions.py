@@ -142,7 +142,7 @@ FORMS = {
 def test_the_switch_decides_for_graph_and_head_without_a_warning(y, kind, form):
     labels, kinds = FORMS[form][0](y), FORMS[form][1](kind)
     gsfa = GSFA(5, label_kinds=kinds).fit(SHAPES, labels)
-    recipe = {"categorical": "Clustered", "numeric": "Serial"}[kind]
+    recipe = {"categorical": "Clustered", "numeric": "Label"}[kind]
     assert graph_of(gsfa).startswith(recipe)
     net = HiGSFA([Layer(6, n_components=5, n_slow=5, expansion="identity")], label_kinds=kinds).fit(SHAPES, labels)
     np.testing.assert_allclose(net.delta_values_, gsfa.delta_values_, rtol=1e-6)
@@ -167,8 +167,8 @@ def test_a_fold_with_fewer_values_does_not_change_the_kind():
     gsfa = GSFA(2, label_kinds="numeric")
     assert clone(gsfa).get_params()["label_kinds"] == "numeric"
     found = cross_validate(gsfa, SHAPES, few, cv=[(np.arange(129), np.arange(129, 258))], return_estimator=True)
-    assert "Serial" in graph_of(found["estimator"][0])
-    assert "Serial" in graph_of(GSFA(2, label_kinds="numeric", shrinkage="auto").fit(SHAPES, few))
+    assert "Label" in graph_of(found["estimator"][0])
+    assert "Label" in graph_of(GSFA(2, label_kinds="numeric", shrinkage="auto").fit(SHAPES, few))
 
 
 @pytest.mark.parametrize("make", [lambda **options: GSFA(2, **options), lambda **options: HiGSFA(FIELDS, **options)])

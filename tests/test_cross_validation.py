@@ -27,6 +27,7 @@ from higsfa.graphs import (
     UniformGraph,
     WindowGraph,
 )
+from higsfa.graphs.label import number_graph
 
 N, CV = 240, 4
 GSFA, IGSFA, SFA, ISFA, Layer = (
@@ -53,6 +54,8 @@ CASES = {
     "self-loops": (ClusteredGraph(self_loops=True), CLASS, True),
     "code": (CodeGraph(), CLASS, True),
     "label": (LabelGraph(n_harmonics=3, label_range=(-9, 9)), NUMBER, True),
+    "ranks": (LabelGraph(n_harmonics=3, ranks=True), NUMBER, True),
+    "auto": (number_graph("number") + ClusteredGraph("class"), Y, True),
     "serial": (SerialGraph(), NUMBER, True),
     "serial of few groups": (SerialGraph(n_groups=7), np.round(NUMBER, 1), True),
     "mixed": (MixedGraph(n_groups=9), NUMBER, True),

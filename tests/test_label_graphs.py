@@ -7,7 +7,7 @@ import pytest
 
 from higsfa import GSFA, IGSFA, HiGSFA, Layer
 from higsfa.graphs import ClusteredGraph, CodeGraph, LabelGraph, SequenceGraph, SerialGraph, UniformGraph, WindowGraph
-from oracles import dense_code, dense_gsfa, dense_label, dense_uniform, gram_schmidt, label_functions
+from oracles import dense_code, dense_gsfa, dense_label, dense_ranks, dense_uniform, gram_schmidt, label_functions
 
 N = 160
 
@@ -27,6 +27,17 @@ RECIPES = {
     "label, range": (
         LabelGraph("age", n_harmonics=3, label_range=(0, 100)),
         lambda y, w: dense_label(y["age"], w, 3, (0, 100)),
+    ),
+    "ranks": (
+        LabelGraph("age", n_harmonics=3, ranks=True),
+        lambda y, w: dense_label(dense_ranks(y["age"], w), w, 3, (0, 1)),
+    ),
+    "ranks of few values + uniform": (
+        LabelGraph("kind", n_harmonics=2, ranks=True) + 0.3 * UniformGraph(),
+        lambda y, w: [
+            a + 0.3 * b
+            for a, b in zip(dense_label(dense_ranks(y["kind"], w), w, 2, (0, 1)), dense_uniform(w), strict=True)
+        ],
     ),
     "code": (CodeGraph("kind"), lambda y, w: dense_code(y["kind"], w)),
     "uniform": (UniformGraph(), lambda y, w: dense_uniform(w)),
@@ -140,6 +151,7 @@ def test_a_network_of_one_field_is_a_single_node(shared):
     ("recipe", "labels", "message"),
     [
         (LabelGraph(label_range=(0, 50)), [1.0, 60.0], "lie outside label_range"),
+        (LabelGraph(label_range=(0, 50), ranks=True), [1.0, 2.0], "exclude each other"),
         (LabelGraph(label_range=(5, 1)), [1.0, 2.0], "the lower one first"),
         (LabelGraph(label_range=3), [1.0, 2.0], "two numbers"),
         (LabelGraph(deltas=[1.0]), [1.0, 2.0], "deltas must be 10 numbers"),

@@ -19,6 +19,7 @@ from higsfa.graphs import (
     as_recipe,
     check_weights,
 )
+from higsfa.graphs.label import number_graph
 
 AGE = np.array([20.0, 31, 45, 52, 38, 27, 60, 70])
 RACE = np.array([0, 1, 0, 1, 0, 1, 1, 0])
@@ -219,15 +220,15 @@ def test_graphs_are_named_by_kind_and_label():
     assert repr(WindowGraph(False).build(AGE)).startswith("<TrainingGraph window: ")
 
 
-def test_the_automatic_graph_is_clustered_for_classes_and_serial_for_numbers():
+def test_the_automatic_graph_is_clustered_for_classes_and_of_ranks_for_numbers():
     names = np.where(RACE == 1, "a", "b")
     many = {"age": np.arange(0.5, 60), "sex": np.arange(60) % 2 == 0, "name": list("abc") * 20}
     same(AutoGraph().build(names), ClusteredGraph().build(names))
     same(
         AutoGraph().build(many),
-        (SerialGraph("age") + ClusteredGraph("sex") + ClusteredGraph("name")).build(many),
+        (number_graph("age") + ClusteredGraph("sex") + ClusteredGraph("name")).build(many),
     )
-    same(AutoGraph().build({"n": np.arange(60) / 2}), SerialGraph("n").build({"n": np.arange(60) / 2}))
+    same(AutoGraph().build({"n": np.arange(60) / 2}), number_graph("n").build({"n": np.arange(60) / 2}))
     with pytest.raises(ValueError, match="graph='auto' requires y to be passed"):
         AutoGraph().build(n_samples=4)
     label = np.append(np.arange(40) % 2, 0.5)

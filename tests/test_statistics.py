@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from higsfa import GSFA, IGSFA, ISFA, SFA
 from higsfa.graphs import AutoGraph, ClusteredGraph, EdgeGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
+from higsfa.graphs.label import number_graph
 
 N = 60
 rng = np.random.default_rng(0)
@@ -93,9 +94,9 @@ def test_automatic_graphs_are_the_graphs_that_were_chosen():
             found = GSFA(graph=graph).fit_from_statistics(total)
             np.testing.assert_allclose(found.transform(X), whole.transform(X), rtol=0, atol=1e-10)
     several = GSFA().fit(X, pd.DataFrame({"race": RACE, "age": AGE}))
-    assert several.statistics_.origin.fits((ClusteredGraph("race") + SerialGraph("age")).origin(None))
+    assert several.statistics_.origin.fits((ClusteredGraph("race") + number_graph("age")).origin(None))
     GSFA().fit_from_statistics(several.statistics_)
-    GSFA(graph=ClusteredGraph("race") + SerialGraph("age")).fit_from_statistics(several.statistics_)
+    GSFA(graph=ClusteredGraph("race") + number_graph("age")).fit_from_statistics(several.statistics_)
     for name in ("self-loops", "four groups", "mixed", "SFA", "weighted sum"):
         with pytest.raises(ValueError, match="gathered for"):
             GSFA().fit_from_statistics(FITTED[name].statistics_)

@@ -233,7 +233,7 @@ def photographs(input_shape: Any = (64, 64), graph: Any = "auto", **params: Any)
     input_shape : tuple of int, default=(64, 64)
         Height, width and, for colour, the number of channels.
     graph : recipe or str, default="auto"
-        Clustered for classes and serial for numbers. For several labels use a sum of recipes, such as
+        Clustered for classes, a label graph of ranks for numbers. For several labels use a sum of recipes, such as
         ``SerialGraph("age", n_groups=9) + ClusteredGraph("gender")``.
     **params
         Other parameters of :func:`pyramid`.

@@ -1,4 +1,4 @@
-"""Labels estimated from means over pictures and their mirror images."""
+"""Labels estimated from means over views of pictures: distorted copies and mirror images."""
 
 import shutil
 
@@ -8,7 +8,8 @@ import tomli_w
 
 from higsfa import LabelHead
 from higsfa.experiments import ExperimentError, Run, load_config, train, with_values
-from higsfa.experiments.split import features_of, make_sets
+from higsfa.experiments.split import Views, features_of, make_sets, views_of
+from higsfa.images import Distortion
 from higsfa.sources import array
 from real_run import QUICK
 
@@ -65,7 +66,7 @@ def test_runs_of_earlier_versions_estimate_without_mirror_images(real, run, conf
     old = tmp_path / "old"
     shutil.copytree(off.folder, old)
     tables = off.config.plain()
-    del tables["head"]["mirror"]
+    del tables["head"]["mirror"], tables["head"]["views"]
     (old / "config.toml").write_text(tomli_w.dumps(tables), encoding="utf-8")
     images = real.images[run.predictions["sample"]]
     np.testing.assert_array_equal(Run(old).predict(images)["age"], off.predict(images)["age"])
@@ -76,7 +77,7 @@ def test_an_unfinished_run_is_continued_only_with_the_same_average(config, tmp_p
     folder, plain = tmp_path / "run", with_values(config, {"distortion.mirror": False})
     train(plain, folder)
     tables = plain.plain()
-    del tables["head"]["mirror"]  # as an earlier version wrote it
+    del tables["head"]["mirror"], tables["head"]["views"]  # as an earlier version wrote it
     (folder / "config.toml").write_text(tomli_w.dumps(tables), encoding="utf-8")
     train(plain, folder, resume=True)
     with pytest.raises(ExperimentError, match="other settings"):
@@ -92,6 +93,45 @@ def test_mirror_images_of_what_is_no_image_are_refused(tmp_path):
 @pytest.mark.parametrize("shape", [(5, 4, 6), (5, 4, 6, 3)])
 def test_pairs_are_pictures_and_their_mirror_images_left_to_right(shape):
     images = np.random.default_rng(0).normal(size=shape)
-    own, mean = features_of(lambda source: np.asarray(source).reshape(len(source), -1), array(images), True)
+    own, mean = features_of(
+        lambda source: np.asarray(source).reshape(len(source), -1), array(images), Views(1, True, Distortion())
+    )
     np.testing.assert_array_equal(own, images.reshape(5, -1))
     np.testing.assert_allclose(mean, ((images + np.flip(images, axis=2)) / 2).reshape(5, -1))
+
+
+@pytest.fixture(scope="module")
+def several(config, tmp_path_factory):
+    values = {"head.views": 3, "distortion.shift": 1.0, "distortion.contrast": 0.2}
+    return train(with_values(config, values), tmp_path_factory.mktemp("views") / "run")
+
+
+def test_estimates_are_from_means_over_pictures_moved_ones_and_mirror_images(real, several):
+    images = real.images[several.predictions["sample"]]
+    moved = Distortion(shift=1.0, rotation=several.config.distortion.rotation, scale=several.config.distortion.scale)
+    views = [images, *(moved.apply(images, 0, copy) for copy in (1, 2))]
+    assert not np.array_equal(views[1], views[2])
+    expected = several.head.predict(np.mean([means(several.network, view) for view in views], axis=0))
+    found = several.predict(images)
+    np.testing.assert_allclose(found["age"], expected["age"], atol=1e-4)
+    assert np.mean(found["race"] == expected["race"]) > 0.99
+    np.testing.assert_allclose(found["age"], several.predictions["age_estimate"], atol=1e-4)
+
+
+def test_an_estimate_does_not_depend_on_what_else_is_estimated(real, several):
+    all_of_them, one = several.predict(real.images[:6]), several.predict(real.images[4:5])
+    np.testing.assert_allclose(one["race_probability"], all_of_them["race_probability"][4:5], atol=1e-5)
+
+
+def test_several_views_are_taken_where_copies_are_left_to_the_library(config):
+    asked = (
+        {"distortion.supervised_copies": "auto"},
+        {"distortion.supervised_copies": "auto", "head.views": 2},
+        {"head.views": 3},
+        {"distortion": None},
+    )
+    found = [with_values(config, values) for values in asked]
+    assert [one.n_views for one in found] == [5, 2, 3, 1]
+    assert config.n_views == 1
+    assert views_of(found[0]).n_copies == 10
+    assert views_of(found[3]).n_copies == 1

@@ -24,8 +24,8 @@ from higsfa.graphs import (
     as_recipe,
     check_weights,
 )
-from higsfa.graphs.label import gather_graph, why_not_additive
-from higsfa.graphs.recipes import _terms, kinds_taken
+from higsfa.graphs.label import gather_graph, kinds_taken, why_not_additive
+from higsfa.graphs.recipes import _terms
 from higsfa.training.statistics import GraphStatistics, Origin, Statistics
 
 BUILT_BEFOREHAND = Origin.of("TrainingGraph")  # a graph that was passed to `fit`

@@ -41,7 +41,7 @@ from higsfa.estimators.validation import (
     working_dtype,
 )
 from higsfa.graphs import check_weights
-from higsfa.graphs.recipes import kinds_taken
+from higsfa.graphs.label import kinds_taken
 from higsfa.training.budget import Budget, Workload, make_budget, parse_memory, tile_size
 from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.choice import choose_options

@@ -14,8 +14,8 @@ layers : list of Layer, optional
     The layers, bottom up; by default a pyramid for the shape of the input (see :func:`higsfa.presets.pyramid`).
 graph : recipe or str, default="auto"
     How labels become similarities: a recipe of :mod:`higsfa.graphs` or one of "clustered", "serial", "mixed",
-    "window", "sequence", "label", "code", "uniform". "auto" is clustered for labels that name classes and serial
-    for numbers.
+    "window", "sequence", "label", "code", "uniform". "auto" is clustered for labels that name classes; for
+    numbers it is a label graph of ranks.
 label_kinds : dict from labels to "categorical" or "numeric", or one of these for a single label, optional
     What labels are, where the guess of ``graph="auto"`` is wrong or unsure: text, booleans and a pandas Categorical are
     classes; so are at most 20 different whole numbers that repeat, and codes 0, 1, 2, ... without a gap that repeat.

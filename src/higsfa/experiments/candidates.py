@@ -199,7 +199,7 @@ def _shrinkages(config: Config, data: Samples, labels: list[Label]) -> list[Opti
 
 
 def _graphs(config: Config, labels: list[Label]) -> list[Option]:
-    """One label counts more than it does, or numbers have label functions instead of groups along an order."""
+    """One label counts more, or numbers have label functions instead of groups in order, or the reverse."""
     parts = auto_parts(labels) if isinstance(config.graph.parts, str) else config.graph.parts
     names = list(dict.fromkeys(part.label for part in parts if part.label is not None))
     options = []
@@ -207,13 +207,14 @@ def _graphs(config: Config, labels: list[Label]) -> list[Option]:
         weights = [part.weight * (STRONGER if part.label == name else 1) for part in parts]
         stronger = [part.model_copy(update={"weight": w}) for part, w in zip(parts, weights, strict=True)]
         options.append(_parts(f"{name} x {STRONGER}", stronger))
-    if any(part.kind == "serial" for part in parts):
-        functions = {"kind": "label", "n_harmonics": N_HARMONICS}
-        changed = [
-            GraphPart(label=part.label, weight=part.weight, **functions) if part.kind == "serial" else part  # type: ignore[arg-type]
-            for part in parts
-        ]
-        options.append(_parts("label functions", changed))
+    functions = {"kind": "label", "n_harmonics": N_HARMONICS}
+    for kind, text, other in (("serial", "label functions", functions), ("label", "serial", {"kind": "serial"})):
+        if any(part.kind == kind for part in parts):
+            changed = [
+                GraphPart(label=part.label, weight=part.weight, **other) if part.kind == kind else part
+                for part in parts
+            ]
+            options.append(_parts(text, changed))
     return options
 
 

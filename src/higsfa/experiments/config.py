@@ -32,6 +32,7 @@ from higsfa.images import Distortion
 
 AUTO_SAMPLES, MAX_AUTO_COPIES = 60_000, 8
 """How many samples copies = "auto" makes, and the most copies of one."""
+AUTO_VIEWS = 5  # of a picture, to estimate labels from
 MAX_PIXELS = 2**34  # most pixels of synthetic faces, which are held in memory
 RENAMED = {"memory": "memory_limit", "n_features": "n_used_features", "regularization": "covariance"}
 """Old and new names of keys, for files of earlier versions and for messages."""
@@ -354,6 +355,9 @@ class HeadTable(Table):
     n_used_features: ByLabel = "cv"
     mirror: bool | Literal["auto"] = "auto"
     """Whether labels are estimated from means over mirror images; "auto": if copies are mirrored."""
+    views: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = "auto"
+    """Views of a picture, itself and distorted copies, whose mean features labels are estimated from; "auto": 5, if
+    copies are left to the library (distortion.supervised_copies = "auto"), else 1."""
 
 
 class ProtocolTable(Table):
@@ -424,6 +428,14 @@ class Config(Table):
         if self.head.mirror == "auto":
             return self.distortion is not None and bool(getattr(self.distortion, "mirror"))  # noqa: B009  of Distortion
         return self.head.mirror
+
+    @property
+    def n_views(self) -> int:
+        """Views of a picture, without mirror images, whose mean features labels are estimated from."""
+        if self.head.views == "auto":
+            table = self.distortion
+            return AUTO_VIEWS if table is not None and table.supervised_copies == "auto" else 1
+        return self.head.views
 
     def plain(self) -> dict[str, Any]:
         """All values but None, as JSON has them."""

@@ -19,8 +19,9 @@ from higsfa.core.graph.labels import encode_classes, missing
 from higsfa.experiments.config import RECIPES, Config, GraphPart
 from higsfa.experiments.data import BLOCK_VALUES
 from higsfa.experiments.interface import Counted, ExperimentError, Log, in_one_line
-from higsfa.experiments.split import Label, Sets, features_of
+from higsfa.experiments.split import Label, Sets, features_of, views_of
 from higsfa.graphs import GraphRecipe, GraphSum
+from higsfa.graphs.label import number_graph
 from higsfa.sources import Source
 from higsfa.training.sources import blocks, evenly_spread
 
@@ -69,11 +70,19 @@ def methods_of(config: Config) -> list[Method]:
 
 
 def auto_parts(labels: list[Label]) -> list[GraphPart]:
-    return [GraphPart(kind="serial" if label.is_numeric else "clustered", label=label.name) for label in labels]
+    """The graph of each label as :class:`higsfa.graphs.AutoGraph` takes it, with all its parameters."""
+
+    def part(label: Label) -> GraphPart:
+        if not label.is_numeric:
+            return GraphPart(kind="clustered", label=label.name)
+        params = number_graph(label.name).get_params()
+        return GraphPart(kind="label", **{name: value for name, value in params.items() if value is not None})
+
+    return [part(label) for label in labels]
 
 
 def make_graph(config: Config, labels: list[Label]) -> GraphRecipe:
-    """The recipe; "auto" is serial for numeric labels, clustered for categorical ones, and their sum for several."""
+    """The recipe; "auto" is what :class:`higsfa.graphs.AutoGraph` takes, told what labels are."""
     parts = auto_parts(labels) if isinstance(config.graph.parts, str) else config.graph.parts
     is_numeric = {label.name: label.is_numeric for label in labels}
     for part in parts:
@@ -167,7 +176,7 @@ class Features(NamedTuple):
     labels: list[Label]
     supervised: NDArray[Any]
     test: NDArray[Any]
-    means: tuple[NDArray[Any], NDArray[Any]] | None = None  # of both sets, with those of mirror images
+    means: tuple[NDArray[Any], NDArray[Any]] | None = None  # of both sets, over views
 
     @property
     def of_head(self) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -188,7 +197,7 @@ def extract(
     if method.network is None:
         return _linear(method, config, labels, sets, log, what)
     start, source, n = time.perf_counter(), sets.network.source, len(sets.network)
-    mirror = config.averages_mirror_images
+    views = views_of(config)
     network = make_network(
         config,
         labels,
@@ -206,10 +215,10 @@ def extract(
         network.fit(counted, sets.network.labels, checkpoint=checkpoint).set_params(engine="threads")
         fitted = time.perf_counter()
         log.stage(f"{what}: features of {len(sets.supervised):,} training samples")
-        supervised = features_of(network.transform, sets.supervised.source, mirror)
+        supervised = features_of(network.transform, sets.supervised.source, views.of_copies)
         log.stage(f"{what}: features of {len(sets.test):,} test samples")
         testing = time.perf_counter()
-        test = features_of(network.transform, sets.test.source, mirror)
+        test = features_of(network.transform, sets.test.source, views)
     seconds = {"fit": fitted - start, "transform": time.perf_counter() - testing}
     (own, own_mean), (other, other_mean) = supervised, test
     return Extracted([Features(labels, own, other, (own_mean, other_mean))], network, seconds)
@@ -224,8 +233,8 @@ def _linear(method: Method, config: Config, labels: list[Label], sets: Sets, log
         most = make_network(config, labels, source.shape).layers[-1].n_components
         pca = PCA(min(most, n_pixels, len(rows) - 1), svd_solver="auto", random_state=0)
         pca.fit(source.take(rows).reshape(len(rows), -1).astype(np.float32))
-        projected, mirror = partial(_projected, pca), config.averages_mirror_images
-        supervised = features_of(projected, sets.supervised.source, mirror)
+        projected, views = partial(_projected, pca), views_of(config)
+        supervised = features_of(projected, sets.supervised.source, views.of_copies)
         maps: list[tuple[list[Label], Callable[[NDArray[Any]], NDArray[Any]]]] = [(labels, lambda Y: Y)]
         if method.key == "lda":
             known = sets.supervised.labels
@@ -236,7 +245,7 @@ def _linear(method: Method, config: Config, labels: list[Label], sets: Sets, log
             maps = [(labels, node.fit(seen, sets.network.labels).transform)]
         fitted = time.perf_counter()
         log.stage(f"{what}: features of {len(sets.test):,} test samples")
-        test = features_of(projected, sets.test.source, mirror)
+        test = features_of(projected, sets.test.source, views)
         features = []
         for some, mapped in maps:
             (own, own_mean), (other, other_mean) = (tuple(map(mapped, pair)) for pair in (supervised, test))

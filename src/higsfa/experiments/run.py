@@ -285,7 +285,7 @@ def _essence(config: Config) -> dict[str, Any]:
     tables = config.plain()
     for key in ("n_jobs", "spill", "memory_limit"):
         tables["network"].pop(key, None)
-    tables["head"]["mirror"] = config.averages_mirror_images
+    tables["head"] |= {"mirror": config.averages_mirror_images, "views": config.n_views}
     return tables
 
 

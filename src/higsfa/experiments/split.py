@@ -299,22 +299,50 @@ def make_sets(config: Config, fold: Fold) -> Sets:
 
 
 @dataclass(frozen=True)
-class MirrorPairs:
-    """Copy 0 of a picture is the picture itself, copy 1 its mirror image."""
+class Views:
+    """Views of a picture that labels are estimated from: itself, distorted copies, and mirror images of all these.
+
+    All pictures are distorted in the same ways, so an estimate does not depend on what else is estimated. The head
+    learns from distorted copies one by one, each with its mirror image: of several ways, this gave the best estimates.
+    """
+
+    n: int
+    mirror: bool
+    distortion: Distortion
+
+    @property
+    def n_copies(self) -> int:
+        return self.n * (1 + self.mirror)
+
+    @property
+    def of_copies(self) -> Views:
+        """Those of samples that are distorted already."""
+        return replace(self, n=1)
 
     def apply(self, images: NDArray[Any], samples: NDArray[np.intp], copies: NDArray[np.intp]) -> NDArray[Any]:
-        is_mirrored = (copies == 1).reshape(-1, *[1] * (images.ndim - 1))
-        return np.where(is_mirrored, images[:, :, ::-1], images)
+        view, is_mirrored = np.divmod(copies, 1 + self.mirror)
+        if self.n > 1:
+            images = self.distortion.apply(images, 0, view)
+        if self.mirror:
+            images = np.where(is_mirrored.reshape(-1, *[1] * (images.ndim - 1)) == 1, images[:, :, ::-1], images)
+        return images
 
 
-def features_of(transform: Any, source: Source, mirror: bool) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Features of samples, and what labels are estimated from: the same, or the mean with those of mirror images."""
-    if not mirror:
+def views_of(config: Config) -> Views:
+    """Of a config; copies are moved only, since contrast and noise change nothing that a picture shows."""
+    given = {} if config.distortion is None else config.distortion.params(Distortion)
+    moves = {name: given[name] for name in ("shift", "rotation", "scale", "interpolation") if name in given}
+    return Views(config.n_views, config.averages_mirror_images, Distortion(**moves, identity_first=True))
+
+
+def features_of(transform: Any, source: Source, views: Views) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Features of samples, and what labels are estimated from: the same, or the mean over views."""
+    if views.n_copies == 1:
         features = transform(source)
         return features, features
-    # As pairs, a picture is decoded and distorted only once.
-    both = transform(sources.repeat(source, 2, MirrorPairs())).reshape(len(source), 2, -1)
-    return np.ascontiguousarray(both[:, 0]), both.mean(axis=1)
+    # Side by side, a picture is decoded and distorted only once.
+    found = transform(sources.repeat(source, views.n_copies, views)).reshape(len(source), views.n_copies, -1)
+    return np.ascontiguousarray(found[:, 0]), found.mean(axis=1)
 
 
 def network_input(config: Config, samples: Samples) -> Samples:

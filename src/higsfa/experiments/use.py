@@ -17,7 +17,7 @@ from higsfa.experiments import score
 from higsfa.experiments.config import Config
 from higsfa.experiments.data import Paths, Samples, new_pictures
 from higsfa.experiments.interface import ExperimentError, Progress, Silent, in_one_line, load_config, with_paths
-from higsfa.experiments.split import Experiment, features_of, make_sets, network_input, open_experiment
+from higsfa.experiments.split import Experiment, features_of, make_sets, network_input, open_experiment, views_of
 from higsfa.io.arrays import read_npz
 from higsfa.models import load
 from higsfa.reconstruction import LinearReconstruction, morph
@@ -198,8 +198,8 @@ class Run:
         return self.network.transform(self._input(pictures, eyes, cropped))
 
     def _estimates_from(self, source: Source) -> NDArray[Any]:
-        """The features that the head takes: means over mirror images, if it was trained on such."""
-        return features_of(self.network.transform, source, self.config.averages_mirror_images)[1]
+        """The features that the head takes: means over views, if it was trained on such."""
+        return features_of(self.network.transform, source, views_of(self.config))[1]
 
     def predict(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> dict[str, NDArray[Any]]:
         """Estimate the labels of pictures; parameters as in `transform`.

@@ -12,11 +12,10 @@ set of features serves several labels:
 """
 
 from higsfa.core.graph.graph import TrainingGraph
-from higsfa.graphs.label import CodeGraph, LabelGraph, UniformGraph
+from higsfa.graphs.label import AutoGraph, CodeGraph, LabelGraph, UniformGraph
 from higsfa.graphs.order import EdgeGraph, WindowGraph
 from higsfa.graphs.recipes import (
     SHORTHANDS,
-    AutoGraph,
     ClusteredGraph,
     GraphRecipe,
     GraphSum,
@@ -45,4 +44,5 @@ __all__ = [
     "check_weights",
 ]
 
-SHORTHANDS.update(window=WindowGraph, sequence=SequenceGraph, label=LabelGraph, code=CodeGraph, uniform=UniformGraph)
+SHORTHANDS.update(auto=AutoGraph, window=WindowGraph, sequence=SequenceGraph)
+SHORTHANDS.update(label=LabelGraph, code=CodeGraph, uniform=UniformGraph)

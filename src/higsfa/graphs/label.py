@@ -1,4 +1,4 @@
-"""Recipes whose edges are of low rank, and statistics of the kind that adds, for these and for classes.
+"""Recipes whose edges are of low rank, what labels get by themselves, and statistics that add, also for classes.
 
 The features that graphs of low rank ask for are functions of the labels themselves. Their sums need no sorting and no
 groups, so they can be gathered batch by batch, at several places and fold by fold, added and subtracted.
@@ -14,10 +14,10 @@ import numpy as np
 
 from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
-from higsfa.core.graph.labels import find_classes, label_names, numeric, pick_label
+from higsfa.core.graph.labels import KINDS, find_classes, holds_classes, label_names, numeric, pick_label, read_kinds
 from higsfa.core.sums.plan import make_plan
 from higsfa.core.sums.tile import unit_of
-from higsfa.graphs.recipes import ClusteredGraph, GraphRecipe, _check_count, _name, _terms, as_recipe
+from higsfa.graphs.recipes import ClusteredGraph, GraphRecipe, GraphSum, _check_count, _name, _terms, as_recipe
 from higsfa.training.gather import NodeData
 from higsfa.training.statistics import (
     MAX_CLASS_CHANNELS,
@@ -30,6 +30,8 @@ from higsfa.training.statistics import (
     sum_labels,
 )
 
+N_NUMBER_FUNCTIONS = 32
+"""Functions of the rank of a number in an automatic graph; as many as there are groups in a serial graph."""
 _RANGE = re.compile(r"(?<=label_range=)\([^)]*\)")
 
 
@@ -51,6 +53,9 @@ class LabelGraph(GraphRecipe):
         The range of the label; that of the data by default. Labels outside are refused. Needed for `partial_fit`.
     deltas : sequence of float, optional
         The wanted Delta values of the label and of each cosine, from 0 to 2; 2 j / (J + 1) by default, j = 1 .. J.
+    ranks : bool, default=False
+        Take functions of the rank of the label, from 0 to 1, instead of its value, so that a few very large values do
+        not matter. Ranks depend on all labels, so batches do not add up then.
 
     Examples
     --------
@@ -61,16 +66,26 @@ class LabelGraph(GraphRecipe):
     [0.5, 1.0, 1.5]
     """
 
-    is_low_rank = True
-
-    def __init__(self, label: Any = None, n_harmonics: int = 9, label_range: Any = None, deltas: Any = None) -> None:
+    def __init__(
+        self,
+        label: Any = None,
+        n_harmonics: int = 9,
+        label_range: Any = None,
+        deltas: Any = None,
+        ranks: bool = False,
+    ) -> None:
         self.label = label
         self.n_harmonics = n_harmonics
         self.label_range = label_range
         self.deltas = deltas
+        self.ranks = ranks
+
+    @property
+    def adds(self) -> bool:  # type: ignore[override]
+        return not self.ranks
 
     def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> LabelGraph:
-        if self.label_range is not None:
+        if self.label_range is not None or self.ranks:
             return self
         _, _, *found = self.check(pick_label(y, self.label, len(w)), w)
         return LabelGraph(self.label, self.n_harmonics, tuple(found), self.deltas)
@@ -91,7 +106,10 @@ class LabelGraph(GraphRecipe):
         _check_count("n_harmonics", self.n_harmonics, 0)
         name = _name("label", self.label)
         values, present, low, high = self.check(pick_label(y, self.label, n), w)
-        u = (np.where(present, values, low) - low) / (high - low)
+        if self.ranks:
+            u = _ranks(values, np.where(present, w, 0.0))
+        else:
+            u = (np.where(present, values, low) - low) / (high - low)
         harmonics = np.cos(np.pi * u[:, None] * np.arange(1, self.n_harmonics + 1))
         functions = np.column_stack([np.ones(n), 2.0 * u - 1.0, harmonics])
         return build.low_rank(functions, self._deltas(), present, w, name=name)
@@ -105,6 +123,8 @@ class LabelGraph(GraphRecipe):
             if low == high:
                 raise ValueError(f"{name}: the label has one distinct value ({low!r}); there is nothing to order")
             return low, high
+        if self.ranks:
+            raise ValueError(f"{name}: label_range and ranks=True exclude each other; leave one out")
         low, high = self._given_range()
         outside = present[(present < low) | (present > high)]
         if len(outside):
@@ -163,6 +183,50 @@ class CodeGraph(GraphRecipe):
         return build.coded(rank[codes], len(classes), self.n_features, w, name=name)
 
 
+class AutoGraph(GraphRecipe):
+    """Clustered for each label that names classes; for a number a label graph of its rank.
+
+    :mod:`higsfa.core.graph.labels` has the rule; `label_kinds` of estimators overrules it. Of a number, four functions
+    count: its rank and three cosines, with Delta values of 0.4 to 1.6. Cosines beyond are worth having only where
+    there is room for more slow features, so they have Delta values just below 2. See ``docs/heads.md`` for why.
+    """
+
+    def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:
+        names = label_names(y)
+        if not names:
+            raise ValueError(
+                "y: graph='auto' requires y to be passed, but the target y is None; "
+                "pass labels, or a graph such as SequenceGraph() for time series"
+            )
+        recipes: list[GraphRecipe] = []
+        kinds = read_kinds(label_kinds, y)
+        for name in names:
+            pick_label(y, name, len(w))
+            recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0, kinds) else number_graph(name))
+        return recipes[0] if len(recipes) == 1 else GraphSum(recipes)
+
+    def makes(self, origin: Origin) -> bool:
+        possible = [recipe.origin(None).terms[0][:2] for recipe in (ClusteredGraph(), number_graph())]
+        return all(term[:2] in possible for term in origin.terms)
+
+    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
+        return self.settled(y, w)._build(y, w, groups, n)
+
+
+def number_graph(label: Any = None) -> LabelGraph:
+    """What an automatic graph takes for a number."""
+    J = N_NUMBER_FUNCTIONS
+    first, rest = [0.4, 0.8, 1.2, 1.6], [2.0 - 0.01 * (J + 1 - j) / (J + 1) for j in range(5, J + 1)]
+    return LabelGraph(label, J - 1, deltas=[*first, *rest], ranks=True)
+
+
+def kinds_taken(given: Any, settled: GraphRecipe) -> dict[Any, str] | None:
+    """What an automatic graph took labels for; None for other graphs."""
+    if not isinstance(given, AutoGraph):
+        return None
+    return {part.label: KINDS[isinstance(part, LabelGraph)] for part in _terms(settled)[0]}
+
+
 class UniformGraph(GraphRecipe):
     """All pairs of samples, labelled or not, with the same weight: every feature has Delta 2.
 
@@ -170,18 +234,26 @@ class UniformGraph(GraphRecipe):
     covariance, and makes features that vary with noise less attractive: semi-supervised learning.
     """
 
-    is_low_rank = True
+    adds = True
 
     def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
         return build.low_rank(np.ones((n, 1)), np.zeros(1), w > 0, w, name="uniform")
+
+
+def _ranks(values: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Ranks from 0 to 1, in the middle of those of equal values; a sample of weight w counts w times."""
+    ordered, inverse = np.unique(np.where(w > 0, values, np.inf), return_inverse=True)
+    masses = np.bincount(inverse, w, minlength=len(ordered))
+    middle = np.cumsum(masses) - masses / 2.0
+    return np.asarray((middle / masses.sum())[inverse])
 
 
 def why_not_additive(graph: Any) -> str:
     """Why sums of parts of the data do not add for this graph; empty if they do."""
     recipe = as_recipe(graph)
     if any(isinstance(part, LabelGraph) and part.label_range is None for part in _terms(recipe)[0]):
-        return "a LabelGraph needs to know all labels there may be: give it label_range=(low, high)"
-    if not (isinstance(recipe, ClusteredGraph | CodeGraph) or recipe.is_low_rank):
+        return "a LabelGraph needs to know all labels there may be: give it label_range=(low, high), and no ranks"
+    if not (isinstance(recipe, ClusteredGraph | CodeGraph) or recipe.adds):
         return (
             f"graph={graph!r} depends on all labels at once; batches add up for numbers with "
             "graph=LabelGraph(label_range=(low, high)) and for classes with graph='clustered' or 'code'"
@@ -193,7 +265,7 @@ def adds(recipe: GraphRecipe, y: Any, n_samples: int, most: float = np.inf) -> b
     """Whether sums of parts of the data add for this recipe, with at most so many classes."""
     if isinstance(recipe, ClusteredGraph | CodeGraph):
         return len(_classes(y, recipe, n_samples)[1]) <= most
-    return recipe.is_low_rank
+    return recipe.adds
 
 
 def summation(recipe: GraphRecipe, y: Any, w: np.ndarray, most: float = np.inf) -> Summation | None:
@@ -201,7 +273,7 @@ def summation(recipe: GraphRecipe, y: Any, w: np.ndarray, most: float = np.inf) 
     if isinstance(recipe, ClusteredGraph | CodeGraph):
         codes, classes = _classes(y, recipe, len(w))
         return sum_classes(codes, classes, w, recipe.origin(y), _rule(recipe)) if len(classes) <= most else None
-    if recipe.is_low_rank:
+    if recipe.adds:
         unit = unit_of(w)
         return sum_labels(recipe.build(y, sample_weight=w / unit, n_samples=len(w)), unit, recipe.origin(y))
     return None
@@ -213,7 +285,7 @@ def gather_graph(
     """Statistics of samples; of the kind that adds where the recipe allows it, and at most so many classes."""
     parts = summation(recipe, y, w, most)
     if parts is not None:
-        data = replace(data, dtype=np.dtype(np.float64)) if recipe.is_low_rank else data
+        data = replace(data, dtype=np.dtype(np.float64)) if recipe.adds else data
         return parts.statistics(*data.gather(parts.plan))
     origin, graph = recipe.origin(y), recipe.build(y, sample_weight=w, groups=groups, n_samples=len(w))
     plan = make_plan(graph)

@@ -13,14 +13,11 @@ from sklearn.base import BaseEstimator
 from higsfa.core.graph import build
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import (
-    KINDS,
     as_labels,
     encode_classes,
-    holds_classes,
     label_names,
     numeric,
     pick_label,
-    read_kinds,
 )
 from higsfa.training.statistics import Origin
 
@@ -28,8 +25,8 @@ from higsfa.training.statistics import Origin
 class GraphRecipe(BaseEstimator):
     """Base of all recipes: ``build``, ``+`` and ``*``."""
 
-    is_low_rank = False
-    """Whether all edges are of low rank, so that sums of any batches add."""
+    adds = False
+    """Whether all edges are of low rank and of a given range of labels, so that sums of any batches add."""
 
     def build(
         self, y: Any = None, *, sample_weight: Any = None, groups: Any = None, n_samples: int | None = None
@@ -128,8 +125,8 @@ class GraphSum(GraphRecipe):
         return weights
 
     @property
-    def is_low_rank(self) -> bool:  # type: ignore[override]
-        return all(graph.is_low_rank for graph in self.graphs)
+    def adds(self) -> bool:  # type: ignore[override]
+        return all(graph.adds for graph in self.graphs)
 
     def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:
         return GraphSum([graph.settled(y, w, label_kinds) for graph in self.graphs], self.weights)
@@ -284,36 +281,7 @@ class MixedGraph(SerialGraph):
     _mixed = True
 
 
-class AutoGraph(GraphRecipe):
-    """Clustered for each label that names classes, else serial.
-
-    :mod:`higsfa.core.graph.labels` has the rule; `label_kinds` of estimators overrules it.
-    """
-
-    def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:
-        names = label_names(y)
-        if not names:
-            raise ValueError(
-                "y: graph='auto' requires y to be passed, but the target y is None; "
-                "pass labels, or a graph such as SequenceGraph() for time series"
-            )
-        recipes: list[GraphRecipe] = []
-        kinds = read_kinds(label_kinds, y)
-        for name in names:
-            pick_label(y, name, len(w))
-            recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0, kinds) else SerialGraph(name))
-        return recipes[0] if len(recipes) == 1 else GraphSum(recipes)
-
-    def makes(self, origin: Origin) -> bool:
-        possible = [recipe.origin(None).terms[0][:2] for recipe in (ClusteredGraph(), SerialGraph())]
-        return all(term[:2] in possible for term in origin.terms)
-
-    def _build(self, y: Any, w: np.ndarray, groups: Any, n: int) -> TrainingGraph:
-        return self.settled(y, w)._build(y, w, groups, n)
-
-
 SHORTHANDS: dict[str, type[GraphRecipe]] = {
-    "auto": AutoGraph,
     "clustered": ClusteredGraph,
     "serial": SerialGraph,
     "mixed": MixedGraph,
@@ -329,13 +297,6 @@ def as_recipe(graph: Any) -> GraphRecipe:
     if isinstance(graph, str):
         raise ValueError(f"graph={graph!r} is unknown; use one of {sorted(SHORTHANDS)} or a recipe of higsfa.graphs")
     raise TypeError(f"graph must be a recipe of higsfa.graphs or a string, got {type(graph).__name__}")
-
-
-def kinds_taken(given: Any, settled: GraphRecipe) -> dict[Any, str] | None:
-    """What an automatic graph took labels for; None for other graphs."""
-    if not isinstance(given, AutoGraph):
-        return None
-    return {part.label: KINDS[isinstance(part, SerialGraph)] for part in _terms(settled)[0]}
 
 
 MIN_WEIGHT, MAX_WEIGHT = 1e-100, 1e100
