@@ -73,6 +73,7 @@ def test_defaults_of_other_tables_are_those_of_the_manual():
     assert tables["head"] == {
         **{"n_used_features": "cv", "n_classes": {}, "integer": [], "covariance": "auto", "cv": 5, "candidates": None},
         "mirror": "auto",
+        "views": "auto",
     }
     assert tables["protocol"] == {
         **{"kind": "split", "test_share": 0.2, "repeats": 1, "by_person": False, "n_persons": 2000, "sizes": None},
