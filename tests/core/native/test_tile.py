@@ -358,7 +358,7 @@ def expanded_by_compiled(x, text, kind, children=CHILDREN):
     tile = Tile(np.arange(n), n, (PartMaker()(0, n, W[:, 0]),), np.arange(n), W @ np.ones(n), W)
     front, T = fused.Front.of(frontend, kind, np.zeros(frontend.n_variables)), frontend.n_variables
     product, limits = np.zeros((T, T), kind), (np.full(len(x), np.inf, kind), np.full(len(x), -np.inf, kind))
-    runs, _ = fused.sum_tile(front, Rows(x.astype(kind)), tile, product, np.zeros((1, T, T), kind), limits)
+    runs, _ = fused.sum_tile(front, Rows(x.astype(kind)), tile, product, np.zeros((1, T, T), kind), limits, np.zeros((0, T, T), kind))
     return runs[: frontend.n_expanded], limits
 
 

@@ -8,9 +8,11 @@
 #if defined(_MSC_VER)
 #define ALWAYS_INLINE __forceinline
 #define EXPORT __declspec(dllexport)
+#define PREFETCH(address) (void)(address)
 #else
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define EXPORT
+#define PREFETCH(address) __builtin_prefetch(address)
 #endif
 
 /* One library for all processors of a kind: the loader takes the version that suits the one it finds. */
@@ -21,12 +23,16 @@
 #endif
 
 /* Changes whenever the routines or their arguments do. */
-EXPORT int64_t higsfa_kernels_version(void) { return 4; }
+EXPORT int64_t higsfa_kernels_version(void) { return 5; }
 
 enum { ROWS, BYTES, SAMPLES }; /* kinds of sources */
 enum { SIDE = 16 };            /* of the squares that samples are turned into rows by */
 enum { MAX_CHUNK = 2048 };
 enum { SEVERAL = 256 };         /* samples whose factors are kept at hand */
+enum { MAX_RUNS = 4 };          /* that a sample is joined to */
+enum { PANEL = 40 };            /* columns of a symmetric product that are computed at once */
+enum { AHEAD = 4, CACHE_LINE = 64 };
+enum { PAIRS, RUNS };           /* kinds of edges */
 
 enum { COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT, NORMALIZE };
 

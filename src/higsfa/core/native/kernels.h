@@ -121,16 +121,16 @@ CLONES void NAME(add_runs)(const REAL *z, int64_t z_stride, int64_t n_rows, int6
         }
 }
 
-/* The same for samples one after the other, (n, n_rows); `sum` is room for n_rows numbers. */
-CLONES void NAME(add_sample_runs)(const REAL *z, int64_t n_rows, int64_t n, const int64_t *starts, int64_t n_runs,
-                                  double *sums, int64_t sums_stride, REAL *sum)
+/* The same for samples one after the other; `sum` is room for n_rows numbers. */
+CLONES void NAME(add_sample_runs)(const REAL *z, int64_t z_stride, int64_t n_rows, int64_t n, const int64_t *starts,
+                                  int64_t n_runs, double *sums, int64_t sums_stride, REAL *restrict sum)
 {
     for (int64_t s = 0; s < n_runs; s++) {
         int64_t stop = s + 1 < n_runs ? starts[s + 1] : n;
         memset(sum, 0, n_rows * sizeof(REAL));
         for (int64_t k = starts[s]; k < stop; k++)
             for (int64_t r = 0; r < n_rows; r++)
-                sum[r] += z[k * n_rows + r];
+                sum[r] += z[k * z_stride + r];
         for (int64_t r = 0; r < n_rows; r++)
             sums[r * sums_stride + s] += sum[r];
     }
@@ -176,11 +176,15 @@ CLONES void NAME(load_samples)(const REAL *source, int64_t stride, const int64_t
         NAME(load)(x, x_stride, 0, n_rows, n, center, low, high, x, x_stride);
 }
 
-/* Samples one after the other, minus a center and a shift, each of which may be null. */
+/* Samples one after the other, minus a center and a shift, each of which may be null. They may lie anywhere, so memory
+   is told beforehand which come next. */
 CLONES void NAME(take_samples)(const REAL *source, int64_t stride, const int64_t *samples, int64_t n_rows, int64_t n,
                                const REAL *center, const REAL *shift, REAL *restrict z)
 {
     for (int64_t k = 0; k < n; k++, z += n_rows) {
+        const char *next = (const char *)(source + samples[k + AHEAD < n ? k + AHEAD : n - 1] * stride);
+        for (int64_t line = 0; line < n_rows * (int64_t)sizeof(REAL); line += CACHE_LINE)
+            PREFETCH(next + line);
         memcpy(z, source + samples[k] * stride, n_rows * sizeof(REAL));
         if (center)
             for (int64_t r = 0; r < n_rows; r++)
@@ -191,13 +195,89 @@ CLONES void NAME(take_samples)(const REAL *source, int64_t stride, const int64_t
     }
 }
 
-/* out = z weighted sample by sample. */
-CLONES void NAME(weight)(const REAL *z, int64_t z_stride, int64_t n_rows, int64_t n, const REAL *w, int by_samples,
-                         REAL *restrict out)
+/* Rows turned into samples one after the other. */
+CLONES void NAME(turn)(const REAL *z, int64_t z_stride, int64_t n_rows, int64_t n, REAL *restrict out)
 {
-    for (int64_t r = 0; r < (by_samples ? n : n_rows); r++)
-        for (int64_t k = 0; k < (by_samples ? n_rows : n); k++)
-            out[r * z_stride + k] = z[r * z_stride + k] * (by_samples ? w[r] : w[k]);
+    for (int64_t k0 = 0; k0 < n; k0 += SIDE)
+        for (int64_t r0 = 0; r0 < n_rows; r0 += SIDE) {
+            int64_t k1 = k0 + SIDE < n ? k0 + SIDE : n, r1 = r0 + SIDE < n_rows ? r0 + SIDE : n_rows;
+            for (int64_t k = k0; k < k1; k++)
+                for (int64_t r = r0; r < r1; r++)
+                    out[k * n_rows + r] = z[r * z_stride + k];
+        }
+}
+
+/* out = z weighted sample by sample, of n lines of m numbers: samples, or else rows. */
+CLONES void NAME(weight)(const REAL *z, int64_t z_stride, int64_t n, int64_t m, const REAL *w, int by_samples,
+                         REAL *restrict out, int64_t out_stride)
+{
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t r = 0; r < m; r++)
+            out[k * out_stride + r] = z[k * z_stride + r] * (by_samples ? w[k] : w[r]);
+}
+
+/* Differences of the samples at positions i and j, counted from a, times their weights if there are any. */
+CLONES void NAME(subtract)(const REAL *z, int64_t z_stride, int64_t n_rows, int64_t a, int64_t n, const int64_t *i,
+                           const int64_t *j, const REAL *w, REAL *restrict out)
+{
+    for (int64_t k = 0; k < n; k++, out += n_rows) {
+        const REAL *from = z + (i[k] - a) * z_stride, *to = z + (j[k] - a) * z_stride, factor = w ? w[k] : 1;
+        for (int64_t r = 0; r < n_rows; r++)
+            out[r] = (to[r] - from[r]) * factor;
+    }
+}
+
+/* The sum of z_p - z_q over all edges between p and q, for every sample p from a up to c, where the samples from a up to
+   b are joined to runs first .. last (n_runs, stride), all behind them and none further than reach. What a sample gets
+   from those before it enters `coming` where their run begins, and leaves where it ends; what it gets from those behind
+   it moves along with its run. A number behind each sum counts what it is made of. room: (reach + n_runs + 3) (T + 1). */
+CLONES void NAME(pull)(const REAL *z, int64_t z_stride, int64_t T, int64_t a, int64_t b, int64_t c, int64_t n_runs,
+                       const int64_t *first, const int64_t *last, int64_t stride, int64_t reach, REAL *restrict out,
+                       double *restrict room)
+{
+    int64_t size = reach + 2, width = T + 1, begin[MAX_RUNS], end[MAX_RUNS];
+    double *coming = room, *back = room + size * width, *ahead = back + width;
+    memset(room, 0, (size + 1 + n_runs) * width * sizeof(double));
+    for (int64_t r = 0; r < n_runs; r++)
+        begin[r] = end[r] = a;
+    for (int64_t p = a; p < c; p++, out += T) {
+        const REAL *own = z + (p - a) * z_stride;
+        double *here = coming + p % size * width;
+#pragma omp simd
+        for (int64_t t = 0; t < width; t++) {
+            back[t] += here[t];
+            here[t] = 0;
+        }
+#pragma omp simd
+        for (int64_t t = 0; t < T; t++)
+            out[t] = (REAL)(back[T] * own[t] - back[t]);
+        for (int64_t r = 0; p < b && r < n_runs; r++) {
+            int64_t lo = first[r * stride + p], hi = last[r * stride + p] + 1;
+            double *sum = ahead + r * width, *in = coming + lo % size * width, *gone = coming + hi % size * width;
+            if (hi <= lo)
+                continue;
+            if (lo < begin[r] || lo >= end[r] || hi < end[r]) {
+                memset(sum, 0, T * sizeof(double));
+                begin[r] = end[r] = lo;
+            }
+            for (; end[r] < hi; end[r]++)
+#pragma omp simd
+                for (int64_t t = 0; t < T; t++)
+                    sum[t] += z[(end[r] - a) * z_stride + t];
+            for (; begin[r] < lo; begin[r]++)
+#pragma omp simd
+                for (int64_t t = 0; t < T; t++)
+                    sum[t] -= z[(begin[r] - a) * z_stride + t];
+#pragma omp simd
+            for (int64_t t = 0; t < T; t++) {
+                out[t] += (REAL)((double)(hi - lo) * own[t] - sum[t]);
+                in[t] += own[t];
+                gone[t] -= own[t];
+            }
+            in[T] += 1;
+            gone[T] -= 1;
+        }
+    }
 }
 
 typedef void (*NAME(Syrk))(char *, char *, int *, int *, REAL *, const REAL *, int *, REAL *, REAL *, int *);
@@ -256,78 +336,161 @@ static void NAME(inputs)(const NAME(Front) *front, const NAME(Source) *source, i
     }
 }
 
+/* Edges along the order of a tile. Pairs join positions first[k] and last[k], those of chunk q from at[q] up to
+   at[q + 1]; weights are square roots, null for 1. Runs join a position p to first[r, p] .. last[r, p]. */
+typedef struct {
+    int64_t kind, n_runs, reach;
+    const int64_t *first, *last, *at;
+    const REAL *weights;
+} NAME(Edges);
+
+/* What there is to know about a tile, n samples of which count. Part i holds samples begin[i] .. end[i]. If weights[i] is
+   null, they have the same weights: factors[i] times the product is added to each channel before (null for nothing), and
+   the product goes on or, if anew[i], begins anew. Else weights[i] are square roots of weights, (channels, samples of the
+   part). Functions of the samples are (n_functions, n). The edges of chunk q reach up to sample reached[q]. */
+typedef struct {
+    int64_t n, n_parts;
+    const int64_t *begin, *end;
+    const REAL *const *weights, *const *factors;
+    const uint8_t *anew;
+    int64_t n_runs;
+    const int64_t *starts;
+    int64_t n_functions;
+    const REAL *functions;
+    int64_t n_edges;
+    const NAME(Edges) *edges;
+    const int64_t *reached;
+} NAME(Tile);
+
+/* Whether samples follow each other in memory. */
+static int NAME(in_order)(const int64_t *which, int64_t n)
+{
+    for (int64_t k = 1; k < n; k++)
+        if (which[k] != which[k - 1] + 1)
+            return 0;
+    return 1;
+}
+
+/* The upper triangle of C += A B^T, which is symmetric; T numbers of each sample follow each other. */
+static void NAME(add_symmetric)(NAME(Gemm) gemm, int64_t T, int64_t n, const REAL *A, int64_t a_stride, const REAL *B,
+                                int64_t b_stride, REAL *C)
+{
+    int size = (int)T, columns = (int)n, lda = (int)a_stride, ldb = (int)b_stride;
+    REAL one = 1;
+    for (int from = 0; from < size; from += PANEL) {
+        int to = from + PANEL < size ? from + PANEL : size, some = to - from;
+        gemm("N", "T", &to, &some, &columns, &one, A, &lda, B + from, &ldb, &one, C + from * T, &size);
+    }
+}
+
+/* Add the edges of chunk q to the sums of each set, (n_edges, T, T); the buffer has space for so many samples. */
+static void NAME(add_edges)(const NAME(Front) *front, const NAME(Tile) *tile, int64_t q, int64_t chunk, const REAL *z,
+                            int64_t z_stride, REAL *buffer, int64_t space, double *room, REAL *sums)
+{
+    int64_t T = front->n_variables, a = q * chunk, b = a + chunk < tile->n ? a + chunk : tile->n, c = tile->reached[q];
+    int size = (int)T;
+    REAL one = 1;
+    for (int64_t m = 0; m < tile->n_edges; m++, sums += T * T) {
+        const NAME(Edges) *edges = tile->edges + m;
+        if (edges->kind == RUNS) {
+            NAME(pull)(z, z_stride, T, a, b, c, edges->n_runs, edges->first, edges->last, tile->n, edges->reach, buffer,
+                       room);
+            NAME(add_symmetric)(front->gemm, T, c - a, z, z_stride, buffer, T, sums);
+            continue;
+        }
+        for (int64_t k = edges->at[q]; k < edges->at[q + 1]; k += space) {
+            int some = (int)(edges->at[q + 1] - k < space ? edges->at[q + 1] - k : space);
+            NAME(subtract)(z, z_stride, T, a, some, edges->first + k, edges->last + k,
+                           edges->weights ? edges->weights + k : 0, buffer);
+            front->syrk("U", "N", &size, &some, &one, buffer, &size, &one, sums, &size);
+        }
+    }
+}
+
 /* Add the samples of a tile to sums, `chunk` of them at a time, so that their expansion stays in the cache.
 
-   Part i holds samples begin[i] .. begin[i + 1]. If weights[i] is null, they have the same weights: factors[i] times the
-   product is added to each channel before (null for nothing), and the product goes on or, if anew[i], begins anew. Else
-   weights[i] are square roots of weights, (channels, samples of the part). Samples that are neither projected nor
-   expanded, and whose range is not wanted, are not turned into rows. Sums of z times functions of the samples,
-   (n_functions, n), are added to by_function, (n_functions, T). Scratch: (n_raw + n_inputs + 2 T) rows. */
-EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source, int64_t n, int64_t chunk, int64_t n_parts,
-                           const int64_t *begin, const REAL *const *weights, const REAL *const *factors,
-                           const uint8_t *anew, int64_t n_channels, REAL *product, REAL *channels, int64_t n_runs,
-                           const int64_t *starts, double *runs, int64_t n_functions, const REAL *functions,
-                           REAL *by_function, REAL *low, REAL *high, REAL *scratch, int64_t stride)
+   Samples that are neither projected nor expanded, and whose range is not wanted, are not turned into rows; where they
+   follow each other and nothing is subtracted, they are not even copied. If there are edges, others are turned back.
+   Sums of z times functions of the samples are added to by_function, (n_functions, T). Scratch: (n_raw + n_inputs + 3 T)
+   rows. */
+EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source, const NAME(Tile) *tile, int64_t chunk,
+                           int64_t n_channels, REAL *product, REAL *channels, double *runs, REAL *by_function, REAL *low,
+                           REAL *high, REAL *edge_sums, REAL *scratch, int64_t stride, double *room)
 {
-    int64_t T = front->n_variables, part = 0, run = 0, local[MAX_CHUNK + 1];
-    int by_samples = source->kind == SAMPLES && !front->projection && !front->n_operations && !low;
-    REAL *raw = scratch, *x = raw + front->n_raw * stride, *z = x + front->n_inputs * stride, *weighted = z + T * stride;
-    REAL one = 1, zero = 0;
-    int size = (int)T, all = (int)(T * T), step = 1, lda = by_samples ? size : (int)stride;
-    int n_sums = (int)n_functions, n_all = (int)n;
+    int64_t T = front->n_variables, n = tile->n, part = 0, run = 0, local[MAX_CHUNK + 1];
+    int as_given = source->kind == SAMPLES && !front->projection && !front->n_operations && !low;
+    int by_samples = as_given || tile->n_edges;
+    REAL *raw = scratch, *x = raw + front->n_raw * stride, *rows = x + front->n_inputs * stride;
+    REAL *buffer = rows + T * stride, *turned = buffer + T * stride, one = 1, zero = 0;
+    int size = (int)T, all = (int)(T * T), step = 1, n_sums = (int)tile->n_functions, n_all = (int)n;
     char *layout = by_samples ? "N" : "T";
-    for (int64_t a = 0; a < n; a += chunk) {
-        int64_t b = a + chunk < n ? a + chunk : n;
-        if (by_samples)
-            NAME(take_samples)(source->data, source->stride, source->which + a, T, b - a, front->center, front->shift, z);
+    for (int64_t a = 0, q = 0; a < n; a += chunk, q++) {
+        int64_t b = a + chunk < n ? a + chunk : n, c = tile->n_edges ? tile->reached[q] : b;
+        const REAL *z = rows;
+        int64_t z_stride = by_samples ? T : stride;
+        if (as_given && !front->center && !front->shift && NAME(in_order)(source->which + a, c - a)) {
+            z = (const REAL *)source->data + source->which[a] * source->stride;
+            z_stride = source->stride;
+        } else if (as_given)
+            NAME(take_samples)(source->data, source->stride, source->which + a, T, c - a, front->center, front->shift,
+                               rows);
         else {
-            REAL *inputs = front->n_operations ? x : z;
-            NAME(inputs)(front, source, a, b - a, raw, inputs, stride);
+            REAL *inputs = front->n_operations ? x : rows;
+            NAME(inputs)(front, source, a, c - a, raw, inputs, stride);
             if (low)
                 NAME(widen)(inputs, stride, front->n_inputs, b - a, low, high);
-            NAME(expand)(x, stride, b - a, front->operation, front->first, front->second, front->row, front->exponent,
-                         front->n_operations, z, stride);
+            NAME(expand)(x, stride, c - a, front->operation, front->first, front->second, front->row, front->exponent,
+                         front->n_operations, rows, stride);
             if (front->shift)
-                NAME(load)(z, stride, 0, T, b - a, front->shift, 0, 0, z, stride);
+                NAME(load)(rows, stride, 0, T, c - a, front->shift, 0, 0, rows, stride);
+            if (by_samples) {
+                NAME(turn)(rows, stride, T, c - a, turned);
+                z = turned;
+            }
         }
 
         int64_t n_local = 0;
-        for (; run + n_local < n_runs && starts[run + n_local] < b; n_local++)
-            local[n_local] = starts[run + n_local] > a ? starts[run + n_local] - a : 0;
+        for (; run + n_local < tile->n_runs && tile->starts[run + n_local] < b; n_local++)
+            local[n_local] = tile->starts[run + n_local] > a ? tile->starts[run + n_local] - a : 0;
         if (by_samples)
-            NAME(add_sample_runs)(z, T, b - a, local, n_local, runs + run, n_runs, x);
+            NAME(add_sample_runs)(z, z_stride, T, b - a, local, n_local, runs + run, tile->n_runs, buffer);
         else
-            NAME(add_runs)(z, stride, T, b - a, local, n_local, runs + run, n_runs);
-        run += n_local - 1; /* the last one may go on */
-        if (n_functions) {
+            NAME(add_runs)(z, z_stride, T, b - a, local, n_local, runs + run, tile->n_runs);
+        run += n_local ? n_local - 1 : 0; /* the last one may go on */
+        int lda = (int)z_stride, ldb = by_samples ? size : (int)stride;
+        if (tile->n_functions) {
             int columns = (int)(b - a);
-            front->gemm(layout, "N", &size, &n_sums, &columns, &one, z, &lda, functions + a, &n_all, &one, by_function,
-                        &size);
+            front->gemm(layout, "N", &size, &n_sums, &columns, &one, z, &lda, tile->functions + a, &n_all, &one,
+                        by_function, &size);
         }
 
-        while (part < n_parts && begin[part] < b) {
-            int64_t lo = begin[part] > a ? begin[part] : a, hi = begin[part + 1] < b ? begin[part + 1] : b;
-            const REAL *some = z + (lo - a) * (by_samples ? T : 1);
-            int columns = (int)(hi - lo), begins = lo == begin[part];
-            if (weights[part])
+        while (part < tile->n_parts && tile->begin[part] < b) {
+            int64_t begin = tile->begin[part], end = tile->end[part];
+            int64_t lo = begin > a ? begin : a, hi = end < b ? end : b;
+            const REAL *some = z + (lo - a) * (by_samples ? z_stride : 1);
+            int columns = (int)(hi - lo), begins = lo == begin;
+            if (tile->weights[part])
                 for (int64_t k = 0; k < n_channels; k++) {
-                    const REAL *own = weights[part] + k * (begin[part + 1] - begin[part]) + lo - begin[part];
-                    NAME(weight)(some, lda, T, hi - lo, own, by_samples, weighted);
-                    front->syrk("U", layout, &size, &columns, &one, weighted, &lda, &one, channels + k * T * T, &size);
+                    const REAL *own = tile->weights[part] + k * (end - begin) + lo - begin;
+                    NAME(weight)(some, z_stride, by_samples ? hi - lo : T, by_samples ? T : hi - lo, own, by_samples,
+                                 buffer, ldb);
+                    front->syrk("U", layout, &size, &columns, &one, buffer, &ldb, &one, channels + k * T * T, &size);
                 }
             else {
-                for (int64_t k = 0; begins && factors[part] && k < n_channels; k++) {
-                    REAL factor = factors[part][k];
+                for (int64_t k = 0; begins && tile->factors[part] && k < n_channels; k++) {
+                    REAL factor = tile->factors[part][k];
                     if (factor != 0)
                         front->axpy(&all, &factor, product, &step, channels + k * T * T, &step);
                 }
-                front->syrk("U", layout, &size, &columns, &one, some, &lda, begins && anew[part] ? &zero : &one, product,
-                            &size);
+                front->syrk("U", layout, &size, &columns, &one, some, &lda, begins && tile->anew[part] ? &zero : &one,
+                            product, &size);
             }
-            if (hi < begin[part + 1])
+            if (end > b)
                 break;
             part++;
         }
+        if (tile->n_edges)
+            NAME(add_edges)(front, tile, q, chunk, z, z_stride, buffer, stride, room, edge_sums);
     }
 }
 

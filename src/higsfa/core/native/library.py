@@ -80,22 +80,11 @@ class Program(NamedTuple):
 
 
 LIBRARY = "kernels" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-VERSION = 4
+VERSION = 5
 """Of the routines and their arguments; that of the library must be the same."""
 _NAMES: dict[np.dtype[Any], str] = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 _ARGUMENTS: dict[str, list[Any]] = {
-    "sum_tile": [
-        *[c_void_p] * 2,
-        *[c_int64] * 3,
-        *[c_void_p] * 4,
-        c_int64,
-        *[c_void_p] * 2,
-        c_int64,
-        *[c_void_p] * 2,
-        c_int64,
-        *[c_void_p] * 5,
-        c_int64,
-    ],
+    "sum_tile": [*[c_void_p] * 3, *[c_int64] * 2, *[c_void_p] * 8, c_int64, c_void_p],
     "encode_tile": [
         *[c_void_p] * 2,
         *[c_int64] * 3,

@@ -139,7 +139,7 @@ class OrderedPlan(Plan):
                 continue
             weight = getattr(part.edges, "weight", 0.0)
             differences = part.edges.n_forward <= 2 * graph.n_samples or isinstance(weight, np.ndarray)
-            if not differences:
+            if not differences and isinstance(part.edges, SparseEdges):
                 e += part.edges.pair_degrees()
             local.append((part.edges, differences))
         channels, mix = reduce_weightings(np.stack([graph.vertex_weights, e, w]))
@@ -318,4 +318,6 @@ def _spell_out(first: Ints, last: Ints) -> tuple[Ints, Ints]:
 
 def _place(positions: Ints, lo: int, hi: int, halo: Ints) -> Ints:
     """Positions within the tile: the core first, then the halo."""
+    if len(halo) == 0 or (halo[0] == hi and halo[-1] - hi == len(halo) - 1):
+        return positions - lo
     return np.where(positions < hi, positions - lo, hi - lo + np.searchsorted(halo, positions))
