@@ -331,9 +331,11 @@ def with_past(
         filled = np.array(source.take(np.arange(len(source))))
         filled[missing] = 0.0
         source = as_source(filled)
+    if not delays:  # nobody asks how much past there is
+        return source, missing, np.zeros(len(source), dtype=np.intp)
     rows = np.arange(len(source))
     begin = np.maximum.accumulate(np.where(given.starts(missing), rows, 0)) if len(rows) else rows
-    return Delayed.of(source, rows, begin, delays, step) if delays else source, missing, rows - begin
+    return Delayed.of(source, rows, begin, delays, step), missing, rows - begin
 
 
 def averaged(embedded: NDArray[Any], starts: NDArray[np.bool_], delays: int, step: int) -> NDArray[Any]:

@@ -185,11 +185,13 @@ CLONES void NAME(take_samples)(const REAL *source, int64_t stride, const int64_t
         const char *next = (const char *)(source + samples[k + AHEAD < n ? k + AHEAD : n - 1] * stride);
         for (int64_t line = 0; line < n_rows * (int64_t)sizeof(REAL); line += CACHE_LINE)
             PREFETCH(next + line);
-        memcpy(z, source + samples[k] * stride, n_rows * sizeof(REAL));
-        if (center)
+        const REAL *own = source + samples[k] * stride, *minus = center ? center : shift;
+        if (minus)
             for (int64_t r = 0; r < n_rows; r++)
-                z[r] -= center[r];
-        if (shift)
+                z[r] = own[r] - minus[r];
+        else
+            memcpy(z, own, n_rows * sizeof(REAL));
+        if (center && shift)
             for (int64_t r = 0; r < n_rows; r++)
                 z[r] -= shift[r];
     }
@@ -230,52 +232,58 @@ CLONES void NAME(subtract)(const REAL *z, int64_t z_stride, int64_t n_rows, int6
 /* The sum of z_p - z_q over all edges between p and q, for every sample p from a up to c, where the samples from a up to
    b are joined to runs first .. last (n_runs, stride), all behind them and none further than reach. What a sample gets
    from those before it enters `coming` where their run begins, and leaves where it ends; what it gets from those behind
-   it moves along with its run. A number behind each sum counts what it is made of. room: (reach + n_runs + 3) (T + 1). */
+   it moves along with its run. A number behind each sum counts what it is made of. room: (reach + n_runs + 6) (T + 1). */
 CLONES void NAME(pull)(const REAL *z, int64_t z_stride, int64_t T, int64_t a, int64_t b, int64_t c, int64_t n_runs,
                        const int64_t *first, const int64_t *last, int64_t stride, int64_t reach, REAL *restrict out,
                        double *restrict room)
 {
     int64_t size = reach + 2, width = T + 1, begin[MAX_RUNS], end[MAX_RUNS];
-    double *coming = room, *back = room + size * width, *ahead = back + width;
-    memset(room, 0, (size + 1 + n_runs) * width * sizeof(double));
+    double *coming = room, *back = room + size * width, *zero = back + width, *lost = zero + width;
+    double *also_lost = lost + width, *ahead = also_lost + width;
+    memset(room, 0, (size + 4 + n_runs) * width * sizeof(double));
     for (int64_t r = 0; r < n_runs; r++)
         begin[r] = end[r] = a;
     for (int64_t p = a; p < c; p++, out += T) {
         const REAL *own = z + (p - a) * z_stride;
         double *here = coming + p % size * width;
-#pragma omp simd
-        for (int64_t t = 0; t < width; t++) {
-            back[t] += here[t];
-            here[t] = 0;
-        }
-#pragma omp simd
-        for (int64_t t = 0; t < T; t++)
-            out[t] = (REAL)(back[T] * own[t] - back[t]);
-        for (int64_t r = 0; p < b && r < n_runs; r++) {
-            int64_t lo = first[r * stride + p], hi = last[r * stride + p] + 1;
-            double *sum = ahead + r * width, *in = coming + lo % size * width, *gone = coming + hi % size * width;
-            if (hi <= lo)
+        for (int64_t r = 0; r < n_runs; r++) {
+            int64_t lo = p < b ? first[r * stride + p] : 0, hi = p < b ? last[r * stride + p] + 1 : 0;
+            const REAL *next = (const REAL *)zero, *gone_by = next;
+            double *sum = zero, *in = lost, *gone = also_lost, degree = 0;
+            if (lo < hi) {
+                sum = ahead + r * width, in = coming + lo % size * width, gone = coming + hi % size * width;
+                if (lo < begin[r] || lo >= end[r] || hi < end[r]) {
+                    memset(sum, 0, T * sizeof(double));
+                    begin[r] = end[r] = lo;
+                }
+                for (; end[r] < hi - 1; end[r]++)
+                    for (int64_t t = 0; t < T; t++)
+                        sum[t] += z[(end[r] - a) * z_stride + t];
+                for (; begin[r] < lo - 1; begin[r]++)
+                    for (int64_t t = 0; t < T; t++)
+                        sum[t] -= z[(begin[r] - a) * z_stride + t];
+                next = end[r] < hi ? z + (end[r]++ - a) * z_stride : next;
+                gone_by = begin[r] < lo ? z + (begin[r]++ - a) * z_stride : gone_by;
+                degree = (double)(hi - lo);
+                in[T] += 1;
+                gone[T] -= 1;
+            } else if (r)
                 continue;
-            if (lo < begin[r] || lo >= end[r] || hi < end[r]) {
-                memset(sum, 0, T * sizeof(double));
-                begin[r] = end[r] = lo;
+            if (r == 0) {
+                degree += back[T] += here[T];
+                here[T] = 0;
             }
-            for (; end[r] < hi; end[r]++)
-#pragma omp simd
-                for (int64_t t = 0; t < T; t++)
-                    sum[t] += z[(end[r] - a) * z_stride + t];
-            for (; begin[r] < lo; begin[r]++)
-#pragma omp simd
-                for (int64_t t = 0; t < T; t++)
-                    sum[t] -= z[(begin[r] - a) * z_stride + t];
+            double *from = r ? zero : here, *known = r ? zero : back;
 #pragma omp simd
             for (int64_t t = 0; t < T; t++) {
-                out[t] += (REAL)((double)(hi - lo) * own[t] - sum[t]);
-                in[t] += own[t];
-                gone[t] -= own[t];
+                double value = own[t], before = known[t] + from[t], behind = sum[t] + ((double)next[t] - (double)gone_by[t]);
+                known[t] = before;
+                from[t] = 0;
+                sum[t] = behind;
+                out[t] = (REAL)(degree * value - before - behind + (r ? (double)out[t] : 0));
+                in[t] += value;
+                gone[t] -= value;
             }
-            in[T] += 1;
-            gone[T] -= 1;
         }
     }
 }
@@ -371,15 +379,103 @@ static int NAME(in_order)(const int64_t *which, int64_t n)
     return 1;
 }
 
-/* The upper triangle of C += A B^T, which is symmetric; T numbers of each sample follow each other. */
-static void NAME(add_symmetric)(NAME(Gemm) gemm, int64_t T, int64_t n, const REAL *A, int64_t a_stride, const REAL *B,
-                                int64_t b_stride, REAL *C)
+#ifdef WIDE
+/* C += A^T B for some columns of A, a_step apart, and some vectors of columns of B, of which the last holds those that
+   `last` says. Sums over the n rows of A and B stay in registers. */
+static ALWAYS_INLINE WIDE void NAME(multiply_block)(const int n_rows, const int n_vectors, MASK last, int64_t n,
+                                                    const REAL *A, int64_t a_stride, int64_t a_step, const REAL *B,
+                                                    int64_t b_stride, REAL *C, int64_t c_stride)
 {
+    VECTOR sum[8][3], b[3];
+    UNROLLED for (int r = 0; r < n_rows; r++)
+        UNROLLED for (int v = 0; v < n_vectors; v++)
+            sum[r][v] = OF(setzero)();
+    for (int64_t k = 0; k < n; k++, A += a_stride, B += b_stride) {
+        UNROLLED for (int v = 0; v < n_vectors; v++)
+            b[v] = v + 1 < n_vectors ? OF(loadu)(B + v * LANES) : OF(maskz_loadu)(last, B + v * LANES);
+        UNROLLED for (int r = 0; r < n_rows; r++) {
+            VECTOR a = OF(set1)(A[r * a_step]);
+            UNROLLED for (int v = 0; v < n_vectors; v++)
+                sum[r][v] = OF(fmadd)(a, b[v], sum[r][v]);
+        }
+    }
+    UNROLLED for (int r = 0; r < n_rows; r++)
+        UNROLLED for (int v = 0; v < n_vectors; v++) {
+            REAL *to = C + r * c_stride + v * LANES;
+            MASK all = v + 1 < n_vectors ? (MASK)-1 : last;
+            OF(mask_storeu)(to, all, OF(add)(OF(maskz_loadu)(all, to), sum[r][v]));
+        }
+}
+
+/* The same for the first vectors of the n_columns of B. */
+static ALWAYS_INLINE WIDE void NAME(multiply_rows)(const int n_rows, int64_t n_vectors, int64_t n_columns, int64_t n,
+                                                   const REAL *A, int64_t a_stride, int64_t a_step, const REAL *B,
+                                                   int64_t b_stride, REAL *C, int64_t c_stride)
+{
+    for (int64_t v = 0; v < n_vectors; v += 3, B += 3 * LANES, C += 3 * LANES) {
+        int64_t left = n_vectors - v < 3 ? n_vectors - v : 3, behind = n_columns - (v + left) * LANES;
+        MASK last = behind >= 0 ? (MASK)-1 : (MASK)((MASK)-1 >> -behind);
+        if (left == 3)
+            NAME(multiply_block)(n_rows, 3, last, n, A, a_stride, a_step, B, b_stride, C, c_stride);
+        else if (left == 2)
+            NAME(multiply_block)(n_rows, 2, last, n, A, a_stride, a_step, B, b_stride, C, c_stride);
+        else
+            NAME(multiply_block)(n_rows, 1, last, n, A, a_stride, a_step, B, b_stride, C, c_stride);
+    }
+}
+
+/* Rows row .. row + n_rows of C, (T, T), up to their columns on its diagonal. */
+#define ROWS_OF(n_rows)                                                                                                \
+    NAME(multiply_rows)(n_rows, (row + n_rows + LANES - 1) / LANES, T, some, A + row, a_stride, 1, B, b_stride,        \
+                        C + row * T, T)
+
+static WIDE void NAME(multiply_wide)(int64_t T, int64_t n, const REAL *A, int64_t a_stride, const REAL *B,
+                                     int64_t b_stride, REAL *C)
+{
+    for (int64_t k = 0; k < n; k += DEPTH, A += DEPTH * a_stride, B += DEPTH * b_stride) {
+        int64_t some = n - k < DEPTH ? n - k : DEPTH, row = 0;
+        for (; row + 8 <= T; row += 8)
+            ROWS_OF(8);
+        if (T - row >= 4) {
+            ROWS_OF(4);
+            row += 4;
+        }
+        for (; row < T; row++)
+            ROWS_OF(1);
+    }
+}
+#undef ROWS_OF
+
+/* Y += X W for n samples of I numbers and D features. */
+static WIDE void NAME(map_wide)(int64_t n, int64_t I, int64_t D, const REAL *X, int64_t x_stride, const REAL *W, REAL *Y,
+                                int64_t y_stride)
+{
+    int64_t k = 0, n_vectors = (D + LANES - 1) / LANES;
+    for (; k + 8 <= n; k += 8)
+        NAME(multiply_rows)(8, n_vectors, D, I, X + k * x_stride, 1, x_stride, W, D, Y + k * y_stride, y_stride);
+    for (; k < n; k++)
+        NAME(multiply_rows)(1, n_vectors, D, I, X + k * x_stride, 1, x_stride, W, D, Y + k * y_stride, y_stride);
+}
+#endif
+
+/* The lower triangle (by rows) of C += A^T B, which is symmetric; the T numbers of each of n samples follow each other. */
+static void NAME(add_products)(const NAME(Front) *front, int64_t n, const REAL *A, int64_t a_stride, const REAL *B,
+                               int64_t b_stride, REAL *C)
+{
+    int64_t T = front->n_variables;
+#ifdef WIDE
+    if (T <= MAX_SIZE && __builtin_cpu_supports("avx512f")) {
+        NAME(multiply_wide)(T, n, A, a_stride, B, b_stride, C);
+        return;
+    }
+#endif
     int size = (int)T, columns = (int)n, lda = (int)a_stride, ldb = (int)b_stride;
     REAL one = 1;
-    for (int from = 0; from < size; from += PANEL) {
+    if (A == B)
+        front->syrk("U", "N", &size, &columns, &one, A, &lda, &one, C, &size);
+    for (int from = 0; A != B && from < size; from += PANEL) {
         int to = from + PANEL < size ? from + PANEL : size, some = to - from;
-        gemm("N", "T", &to, &some, &columns, &one, A, &lda, B + from, &ldb, &one, C + from * T, &size);
+        front->gemm("N", "T", &to, &some, &columns, &one, A, &lda, B + from, &ldb, &one, C + from * T, &size);
     }
 }
 
@@ -388,21 +484,19 @@ static void NAME(add_edges)(const NAME(Front) *front, const NAME(Tile) *tile, in
                             int64_t z_stride, REAL *buffer, int64_t space, double *room, REAL *sums)
 {
     int64_t T = front->n_variables, a = q * chunk, b = a + chunk < tile->n ? a + chunk : tile->n, c = tile->reached[q];
-    int size = (int)T;
-    REAL one = 1;
     for (int64_t m = 0; m < tile->n_edges; m++, sums += T * T) {
         const NAME(Edges) *edges = tile->edges + m;
         if (edges->kind == RUNS) {
             NAME(pull)(z, z_stride, T, a, b, c, edges->n_runs, edges->first, edges->last, tile->n, edges->reach, buffer,
                        room);
-            NAME(add_symmetric)(front->gemm, T, c - a, z, z_stride, buffer, T, sums);
+            NAME(add_products)(front, c - a, z, z_stride, buffer, T, sums);
             continue;
         }
         for (int64_t k = edges->at[q]; k < edges->at[q + 1]; k += space) {
-            int some = (int)(edges->at[q + 1] - k < space ? edges->at[q + 1] - k : space);
+            int64_t some = edges->at[q + 1] - k < space ? edges->at[q + 1] - k : space;
             NAME(subtract)(z, z_stride, T, a, some, edges->first + k, edges->last + k,
                            edges->weights ? edges->weights + k : 0, buffer);
-            front->syrk("U", "N", &size, &some, &one, buffer, &size, &one, sums, &size);
+            NAME(add_products)(front, some, buffer, T, buffer, T, sums);
         }
     }
 }
@@ -421,7 +515,7 @@ EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source,
     int as_given = source->kind == SAMPLES && !front->projection && !front->n_operations && !low;
     int by_samples = as_given || tile->n_edges;
     REAL *raw = scratch, *x = raw + front->n_raw * stride, *rows = x + front->n_inputs * stride;
-    REAL *buffer = rows + T * stride, *turned = buffer + T * stride, one = 1, zero = 0;
+    REAL *buffer = rows + T * stride, *turned = buffer + T * stride, one = 1;
     int size = (int)T, all = (int)(T * T), step = 1, n_sums = (int)tile->n_functions, n_all = (int)n;
     char *layout = by_samples ? "N" : "T";
     for (int64_t a = 0, q = 0; a < n; a += chunk, q++) {
@@ -474,7 +568,10 @@ EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source,
                     const REAL *own = tile->weights[part] + k * (end - begin) + lo - begin;
                     NAME(weight)(some, z_stride, by_samples ? hi - lo : T, by_samples ? T : hi - lo, own, by_samples,
                                  buffer, ldb);
-                    front->syrk("U", layout, &size, &columns, &one, buffer, &ldb, &one, channels + k * T * T, &size);
+                    if (by_samples)
+                        NAME(add_products)(front, hi - lo, buffer, ldb, buffer, ldb, channels + k * T * T);
+                    else
+                        front->syrk("U", "T", &size, &columns, &one, buffer, &ldb, &one, channels + k * T * T, &size);
                 }
             else {
                 for (int64_t k = 0; begins && tile->factors[part] && k < n_channels; k++) {
@@ -482,8 +579,12 @@ EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source,
                     if (factor != 0)
                         front->axpy(&all, &factor, product, &step, channels + k * T * T, &step);
                 }
-                front->syrk("U", layout, &size, &columns, &one, some, &lda, begins && tile->anew[part] ? &zero : &one,
-                            product, &size);
+                if (begins && tile->anew[part])
+                    memset(product, 0, T * T * sizeof(REAL));
+                if (by_samples)
+                    NAME(add_products)(front, hi - lo, some, z_stride, some, z_stride, product);
+                else
+                    front->syrk("U", "T", &size, &columns, &one, some, &lda, &one, product, &size);
             }
             if (end > b)
                 break;
@@ -518,6 +619,33 @@ EXPORT void NAME(encode_tile)(const NAME(Front) *front, const NAME(Source) *sour
             NAME(multiply)(front->gemm, rest, n_rest, I + n_slow, x, stride, b - a, out, y_stride);
             NAME(load)(out, y_stride, 0, n_rest, b - a, rest_offset, 0, 0, out, y_stride);
         }
+    }
+}
+/* The same for samples that need no expansion, as samples: y = W^T x + f, with W (n_raw, D). Scratch: n_raw rows. */
+EXPORT void NAME(encode_samples)(const NAME(Front) *front, const NAME(Source) *source, int64_t n, int64_t chunk, int64_t D,
+                                 const REAL *W, const REAL *f, REAL *Y, int64_t y_stride, REAL *scratch)
+{
+    int64_t I = front->n_raw;
+    for (int64_t a = 0; a < n; a += chunk) {
+        int64_t some = a + chunk < n ? chunk : n - a, x_stride = I;
+        const REAL *x = scratch;
+        REAL *y = Y + a * y_stride;
+        if (!front->center && NAME(in_order)(source->which + a, some)) {
+            x = (const REAL *)source->data + source->which[a] * source->stride;
+            x_stride = source->stride;
+        } else
+            NAME(take_samples)(source->data, source->stride, source->which + a, I, some, front->center, 0, scratch);
+        for (int64_t k = 0; k < some; k++)
+            memcpy(y + k * y_stride, f, D * sizeof(REAL));
+#ifdef WIDE
+        if (D <= MAX_SIZE && __builtin_cpu_supports("avx512f")) {
+            NAME(map_wide)(some, I, D, x, x_stride, W, y, y_stride);
+            continue;
+        }
+#endif
+        int features = (int)D, columns = (int)some, inner = (int)I, ldx = (int)x_stride, ldy = (int)y_stride;
+        REAL one = 1;
+        front->gemm("N", "N", &features, &columns, &inner, &one, W, &features, x, &ldx, &one, y, &ldy);
     }
 }
 #undef POLYNOMIAL

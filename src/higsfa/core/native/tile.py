@@ -277,7 +277,7 @@ class _TileArrays:
         self.columns = int(np.max(reached - begins, initial=0))
         self.fits = None not in edges and self.columns <= MAX_REACH * chunk
         records = (_Edges * len(edges))(*([record for record, _ in edges if record] if self.fits else []))  # type: ignore[misc]
-        self.room = max((3 + record.reach + record.n_runs for record in records), default=0)
+        self.room = max((6 + record.reach + record.n_runs for record in records), default=0)
         self.record = _Tile(
             tile.n_core,
             len(tile.parts),
@@ -438,5 +438,23 @@ def encode_tile(encoder: Encoder | None, raw: Raw, Y: Array) -> bool:
         stride,
         scratch.ctypes.data,
         scratch.strides[0] // scratch.itemsize,
+    )
+    return True
+
+
+def encode_samples(front: Front | None, raw: Raw, W: Array, f: Array, Y: Array) -> bool:
+    """Write y = W^T x' + f, with the centred raw input x', into Y (n, D); False if the routines do not know how."""
+    (n, D), by_rows = Y.shape, Y.flags.aligned and Y.strides[1] == Y.itemsize and Y.strides[0] % Y.itemsize == 0
+    if front is None or not raw.by_samples or not by_rows or not Y.flags.writeable or Y.dtype != front.dtype:
+        return False
+    source = front.source(raw, n)
+    stride = Y.strides[0] // Y.itemsize
+    if source is None or not D <= stride < 2**31:
+        return False
+    chunk = chunk_columns(raw.shape[0], front.dtype.itemsize)
+    scratch = empty_rows(raw.shape[0], min(chunk, max(1, n)), front.dtype)
+    addresses = _address(W, front.dtype, raw.shape[0] * D), _address(f, front.dtype, D)
+    library.routines["encode_samples", front.dtype](
+        byref(front.record), byref(source), n, chunk, D, *addresses, Y.ctypes.data, stride, scratch.ctypes.data
     )
     return True

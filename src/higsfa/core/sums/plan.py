@@ -200,7 +200,7 @@ class OrderedPlan(Plan):
             weights = self.channels[:, 0]
             part, starts = make_part(0, hi - lo, weights), np.zeros(1, dtype=np.intp)
             return Tile(rows, hi - lo, (part,), starts, (hi - lo) * weights, weights[:, None].copy(), local)
-        weights, atoms = self.channels[:, core], self.atom_rows[:, core]
+        weights, atoms = self.channels.take(core, axis=1), self.atom_rows.take(core, axis=1)
         counted = weights[0] != 0 if len(weights) == 1 else np.asarray(weights.any(axis=0))
         moved = _changes(weights)
         starts, lengths = find_segments(moved | _changes(atoms) if len(atoms) else moved, len(core))

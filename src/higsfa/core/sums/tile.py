@@ -81,9 +81,14 @@ def reduce_weightings(roles: Floats) -> tuple[Floats, Floats]:
     mix = np.zeros((len(roles), len(roles)))
     for r, role in enumerate(roles):
         if basis:
-            B = np.stack(basis, axis=1)
-            coefficients = np.linalg.lstsq(B, role, rcond=1e-10)[0]
-            if np.max(np.abs(B @ coefficients - role), initial=0.0) <= 1e-14 * np.max(np.abs(role), initial=0.0):
+            B, size = np.stack(basis), np.max(np.abs(role), initial=0.0)
+            if size == 0.0:
+                continue
+            if len(B) == 1:
+                coefficients = B @ role / (B[0] @ B[0])
+            else:
+                coefficients = np.linalg.lstsq(B.T, role, rcond=1e-10)[0]
+            if np.max(np.abs(coefficients @ B - role)) <= 1e-14 * size:
                 mix[r, : len(basis)] = coefficients
                 continue
         mix[r, len(basis)] = unit = unit_of(role)
