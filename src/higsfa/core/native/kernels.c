@@ -23,7 +23,7 @@
 #endif
 
 /* Products of small matrices in the widest registers of the processor; elsewhere BLAS computes them. */
-#if defined(__GNUC__) && defined(__x86_64__) && !defined(ONE_VERSION)
+#if defined(__GNUC__) && defined(__x86_64__) && !defined(NARROW)
 #include <immintrin.h>
 #define WIDE __attribute__((target("avx512f")))
 #define UNROLLED _Pragma("GCC unroll 8")
