@@ -104,6 +104,9 @@ def network(found: Row) -> str:
         ["the same for the bare products alone, times", number(found["bare_speedup"])],
         [f"peak memory beyond {number(found['image_mib'])} MiB of images, MiB", number(found["peak_mib"])],
     ]
+    if "one_image" in found:
+        lines.append(["transform of a single image, ms", number(found["one_image"]["ms"])])
+        lines.append(["the same over reading all weights from memory", number(found["one_image"]["ratio"])])
     for row in found["there_and_back"]:
         lines.append([f"{row['name']}, images per second on one core", number(row["images_per_second"])])
         lines.append([f"{row['name']} over bare products with the nodes' matrices", number(row["ratio"])])
@@ -129,6 +132,16 @@ def growth(size: Row, parallel: Row) -> str:
             for name, curve in curves
         ],
     )
+
+
+def starting(found: Row) -> str:
+    lines = [
+        ["`import sklearn.base, scipy.linalg`, s", number(found["without_seconds"])],
+        ["`from higsfa import SFA`, s", number(found["import_seconds"])],
+        ["the second over the first", number(found["import_ratio"])],
+        ["`higsfa --help`, s", number(found["help_seconds"])],
+    ]
+    return table(["", ""], lines)
 
 
 def files(rows: list[Row]) -> str:
@@ -209,6 +222,13 @@ variables each. {graph_samples:,} samples.
 Peak memory of fits whose data are memory-mapped; it does not grow with the file but for a few numbers per sample.
 
 {from_file}"""
+
+STARTING = """
+## Starting
+
+A new Python process each time, the best of several in turn.
+
+{starting}"""
 
 LAYERS = """
 ## One node of every layer of the paper's network
@@ -306,6 +326,8 @@ def write(results: Row, docs: Path) -> None:
                 from_file=files(found["from_file"]),
             )
         )
+    if found.get("starting"):
+        parts.append(STARTING.format(starting=starting(found["starting"])))
     if found.get("layers"):
         shown = picture("layers", "One node of every layer in units of its bare product")
         parts.append(LAYERS.format(pictures=shown, layers=layers(found["layers"])))

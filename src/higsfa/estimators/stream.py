@@ -22,7 +22,7 @@ from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Stat
 MAX_ROWS, MAX_VALUES = 8192, 2**22
 """Samples that wait: enough that their sums cost little more than their products, and no more memory than a tile."""
 FEW_VALUES = 2**19
-"""Twice as many samples wait if they have no more values: copying them takes less time than adding them up one by one."""
+"""Twice as many samples wait if they have no more values: copying them costs less than summing batch by batch."""
 
 
 class exact:

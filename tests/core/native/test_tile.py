@@ -414,7 +414,9 @@ def expanded_by_compiled(x, text, kind, children=CHILDREN):
     tile = Tile(np.arange(n), n, (PartMaker()(0, n, W[:, 0]),), np.arange(n), W @ np.ones(n), W)
     front, T = fused.Front.of(frontend, kind, np.zeros(frontend.n_variables)), frontend.n_variables
     product, limits = np.zeros((T, T), kind), (np.full(len(x), np.inf, kind), np.full(len(x), -np.inf, kind))
-    runs, _ = fused.sum_tile(front, Rows(x.astype(kind)), tile, product, np.zeros((1, T, T), kind), limits, np.zeros((0, T, T), kind))
+    runs, _ = fused.sum_tile(
+        front, Rows(x.astype(kind)), tile, product, np.zeros((1, T, T), kind), limits, np.zeros((0, T, T), kind)
+    )
     return runs[: frontend.n_expanded], limits
 
 
@@ -487,7 +489,9 @@ def test_what_is_not_a_number_stays_visible_in_features(clipped, kind):
 
 
 @pytest.mark.parametrize("kind", PRODUCTS, ids=str)
-@pytest.mark.parametrize("T", [1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 23, 24, 25, 31, 33, 47, 48, 49, 120, 256, 257, 300])
+@pytest.mark.parametrize(
+    "T", [1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 23, 24, 25, 31, 33, 47, 48, 49, 120, 256, 257, 300]
+)
 def test_products_of_any_number_of_variables_equal_those_of_numpy(T, kind):
     """Blocks of rows and of columns that do not come out even; samples and edges, where they lie and copied."""
     rng, n = np.random.default_rng(T), 71

@@ -1,8 +1,8 @@
 """Compiled routines: our own library, and the BLAS and LAPACK routines that scipy publishes for compiled code.
 
 The library is built from ``kernels.c`` where there is a C compiler. It has three routines for each precision, which
-:mod:`higsfa.core.native.tile` calls: sums over a tile, and features, of expanded variables or of samples as they are. Without it numpy does the same in several passes
-over memory: the results agree to rounding, more slowly.
+:mod:`higsfa.core.native.tile` calls: sums over a tile, and features, of expanded variables or of samples as they are.
+Without it numpy does the same in several passes over memory: the results agree to rounding, more slowly.
 
 ``HIGSFA_KERNELS=numpy`` in the environment leaves the library aside; the path of a file there is another build of it.
 """

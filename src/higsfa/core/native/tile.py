@@ -237,25 +237,17 @@ class _Tile(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("n", "n_parts")),
         *((name, c_void_p) for name in ("begin", "end", "weights", "factors", "anew")),
-        ("n_runs", c_int64),
-        ("starts", c_void_p),
-        ("n_functions", c_int64),
-        ("functions", c_void_p),
-        ("n_edges", c_int64),
-        ("edges", c_void_p),
-        ("reached", c_void_p),
+        *(("n_runs", c_int64), ("starts", c_void_p)),
+        *(("n_functions", c_int64), ("functions", c_void_p)),
+        *(("n_edges", c_int64), ("edges", c_void_p), ("reached", c_void_p)),
     ]
 
 
 class _TileArrays:
     """A tile as compiled routines read it, so many samples at a time.
 
-    Attributes
-    ----------
-    record : of the tile.
-    columns : samples that have to be at hand at once: those of a chunk, and those that its edges reach.
-    room : numbers of double precision per variable (and one more) that edges need.
-    fits : whether the routines know the edges of the tile, and these do not reach too far.
+    `columns` samples are at hand at once: those of a chunk, and those that its edges reach. Edges need `room` for so many
+    numbers per variable, and one more. `fits` tells whether the routines know them, and they do not reach too far.
     """
 
     def __init__(self, tile: Tile, dtype: DType, chunk: int) -> None:
@@ -276,7 +268,7 @@ class _TileArrays:
         edges = [_edge_arrays(one, tile, begins, reached, dtype) for one in tile.edges]
         self.columns = int(np.max(reached - begins, initial=0))
         self.fits = None not in edges and self.columns <= MAX_REACH * chunk
-        records = (_Edges * len(edges))(*([record for record, _ in edges if record] if self.fits else []))  # type: ignore[misc]
+        records = (_Edges * len(edges))(*([record for record, _ in edges if record] if self.fits else []))
         self.room = max((6 + record.reach + record.n_runs for record in records), default=0)
         self.record = _Tile(
             tile.n_core,
@@ -309,6 +301,7 @@ def _edge_arrays(edges: LocalEdges, tile: Tile, begins: Ints, reached: Ints, dty
         some = at[1:] > at[:-1]
         reached[some] = np.maximum(reached[some], np.maximum.reduceat(last, at[:-1][some]) + 1 if some.any() else 0)
         record = PAIRS, 0, 0
+        is_good = bool(np.all((first >= 0) & (first < n) & (last >= first)))
     elif isinstance(edges, LocalRuns) and len(edges.first) <= MAX_RUNS:
         there = edges.last >= edges.first
         first, last = np.zeros((len(there), n), np.intp), np.full((len(there), n), -1, np.intp)
@@ -317,16 +310,12 @@ def _edge_arrays(edges: LocalEdges, tile: Tile, begins: Ints, reached: Ints, dty
         furthest = last.max(axis=0, initial=-1)
         np.maximum(reached, np.maximum.reduceat(furthest, begins) + 1, out=reached)
         record = RUNS, len(there), int(np.max(furthest - np.arange(n), initial=0))
-        first_there, own = first[last >= 0], np.broadcast_to(np.arange(n), first.shape)[last >= 0]
-        if np.any(first_there <= own):
-            raise ValueError("edges must lead to later positions")
+        is_good = bool(np.all((first > np.arange(n)) | (last < 0)))
     else:
         return None
+    if not is_good or np.max(last, initial=-1) >= len(tile.rows):
+        raise IndexError("edges must lead from the core of a tile to later positions in it")
     arrays = np.ascontiguousarray(first, np.intp), np.ascontiguousarray(last, np.intp), at, weights
-    if isinstance(edges, LocalPairs) and (np.any(last < first) or (len(first) and (first[0] < 0 or first[-1] >= n))):
-        raise ValueError("edges must lead from the core of a tile to later positions")
-    if np.max(last, initial=-1) >= len(tile.rows):
-        raise IndexError(f"edges reach position {last.max()} of {len(tile.rows)}")
     return _Edges(*record, *(None if array is None else array.ctypes.data for array in arrays)), arrays
 
 

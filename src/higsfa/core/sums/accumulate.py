@@ -120,9 +120,9 @@ class NodeSums:
                 by_function += tile.functions[:, start : start + core.shape[1]].astype(self.dtype) @ core.T
             for a in range(0, core.shape[1] if tile.parts else 0, step):
                 self._add_chunk(core[:, a : a + step], start + a, tile, segments)
-            for edges, total in zip(tile.edges, self.edges, strict=True):
+            for m, edges in enumerate(tile.edges):
                 for a in range(0, core.shape[1], step):
-                    total += _edge_sum(Z, edges, a, min(a + step, core.shape[1]))
+                    self.edges[m] += _edge_sum(Z, edges, a, min(a + step, core.shape[1]))
         return segments, by_function
 
     def _variables(self, raw: Raw, start: int, tile: Tile) -> NDArray[Any]:
@@ -213,14 +213,15 @@ def _edge_sum(Z: NDArray[Any], edges: LocalEdges, a: int, b: int) -> NDArray[Any
         D = _differences(Z, i, j, np.flatnonzero((np.diff(i) != 1) | (np.diff(j) != 1)) + 1)
         if isinstance(edges.weight, np.ndarray):
             D *= np.sqrt(edges.weight[some]).astype(D.dtype)
-        return D @ D.T
+        return np.asarray(D @ D.T)
     if isinstance(edges, LocalMatrix):
         reached = (edges.matrix[a:b].astype(Z.dtype) @ Z.T).T
         cross = Z[:, a:b] @ reached.T
-        return cross + cross.T
+        return np.asarray(cross + cross.T)
     first, last = edges.first[:, a:b], edges.last[:, a:b]
     end = int(np.max(last, initial=b - 1)) + 1
-    return Z[:, a:end] @ _pull(Z[:, a:end].T.astype(np.float64), first - a, last - a).astype(Z.dtype)
+    pull = _pull(Z[:, a:end].T.astype(np.float64), first - a, last - a)
+    return np.asarray(Z[:, a:end] @ pull.astype(Z.dtype))
 
 
 def _pull(z: Floats, first: Ints, last: Ints) -> Floats:
