@@ -282,15 +282,15 @@ SLOWER = """
 What costs time beyond the products:
 
 - *Tiles.* We never hold more than a few hundred expanded samples, where others multiply all data at once: more calls,
-  some copying, but memory that does not grow with the data. A plain PCA of an array that fits in memory is done faster
-  by scikit-learn: one call, and numpy's BLAS, which is newer than the one that scipy publishes for compiled code.
+  some copying, but memory that does not grow with the data. Up to 256 variables have products of our own, which are
+  faster than those of BLAS where the processor has AVX-512; so a whole fit may take less than the bare product.
 - *Order.* Samples are fetched group by group, so memory is not read straight on. A bare product hides the time that
   reading takes behind its arithmetic, fetching does not.
 - *float32.* Products take half the time, but fetching, sorting by label and solving do not, so the ratio to the bare
   product is larger; the time itself is smaller.
-- *Windows and sequences* need a second product, with what lies ahead of each sample; a window in label order has to
-  fetch samples in that order, too.
-- *`partial_fit`* solves after every batch, so that the model is ready at any time. Give it large batches.
+- *Windows and sequences* need a second product, of differences; a window in label order has to fetch samples in that
+  order, too.
+- *`partial_fit`* looks at every batch and adds its sums to those before, class by class. Small batches wait for others.
 - *The first layer of a network* has small nodes: gathering pixels, projecting and expanding cost more, compared with
   their products.
 - *Two threads* are less than twice as fast where nodes are small: the steps of solving them are short, and threads take

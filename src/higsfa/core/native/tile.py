@@ -2,8 +2,8 @@
 
 The routines go through a tile a few samples at a time, so that nothing leaves the cache between reading and
 multiplying, and the interpreter lock is released. They know the usual case: built-in expansions, samples in groups,
-arrays in the ordinary order of memory. numpy does the rest, and everything where nothing was compiled. Each routine has
-one numpy reference that says what it computes: ``NodeSums._add_with_numpy`` and ``Node._encode_with_numpy``.
+or joined along an order, arrays in the ordinary order of memory. numpy does the rest, and everything where nothing was
+compiled. What they compute is said by numpy: ``NodeSums._add_with_numpy`` and ``Node._encode_with_numpy``.
 
 What is handed over is checked here, once: compiled code does not look at sizes and types. Raw input of a node is handed
 over where it lies, as rows or samples of an array (:class:`Rows`, :class:`Samples`); numpy reads it the same way.
@@ -246,8 +246,8 @@ class _Tile(ctypes.Structure):
 class _TileArrays:
     """A tile as compiled routines read it, so many samples at a time.
 
-    `columns` samples are at hand at once: those of a chunk, and those that its edges reach. Edges need `room` for so many
-    numbers per variable, and one more. `fits` tells whether the routines know them, and they do not reach too far.
+    `columns` samples are at hand at once: those of a chunk, and those that its edges reach. Edges need `room` for so
+    many numbers per variable, and one more. `fits` tells whether the routines know them, and they do not reach too far.
     """
 
     def __init__(self, tile: Tile, dtype: DType, chunk: int) -> None:
