@@ -222,12 +222,12 @@ class Series:
     ) -> Series:
         """Without missing samples, and without those at the beginning of stretches that have not enough past."""
         rows = np.arange(len(source))
+        if not delays and missing is None:
+            return cls(source, np.diff(np.flatnonzero(starts), append=len(rows)), rows)
         begin = np.maximum.accumulate(np.where(starts, rows, 0)) if len(rows) else rows
         kept = rows - begin >= delays * step
         if missing is not None:
             kept &= ~missing
-        if not delays and missing is None:
-            return cls(source, np.diff(np.flatnonzero(starts), append=len(rows)), rows)
         rows, begin = rows[kept], begin[kept]
         lengths = np.diff(np.flatnonzero(np.diff(begin, prepend=-1)), append=len(rows))
         return cls(Delayed.of(source, rows, begin, delays, step) if delays else source[rows], lengths, rows)

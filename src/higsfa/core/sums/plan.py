@@ -290,12 +290,15 @@ def _local(edges: ChainEdges | SparseEdges, differences: bool, lo: int, hi: int)
     end = min(hi, edges.first.shape[1])
     first, last, weight = edges.first[:, lo:end], edges.last[:, lo:end], edges.weight
     some = last >= first
-    reach = int(last[some].max(initial=hi - 1))
+    is_everywhere = bool(some.all())
+    reach = int((last if is_everywhere else last[some]).max(initial=hi - 1))
     outside = np.arange(hi, reach + 1)
 
     def build_chain(halo: Ints) -> LocalEdges:
         if differences:
-            if np.all((last == first)[some]):
+            if is_everywhere and len(first) == 1 and np.array_equal(first, last):  # most tiles: no selection is needed
+                i, j = np.arange(first.shape[1]), first[0]
+            elif np.all((last == first)[some]):
                 i, j = np.nonzero(some)[1], first[some]
             else:
                 i, j = _spell_out(first, last)
