@@ -104,6 +104,9 @@ def network(found: Row) -> str:
         ["the same for the bare products alone, times", number(found["bare_speedup"])],
         [f"peak memory beyond {number(found['image_mib'])} MiB of images, MiB", number(found["peak_mib"])],
     ]
+    if "one_image" in found:
+        lines.append(["transform of a single image, ms", number(found["one_image"]["ms"])])
+        lines.append(["the same over reading all weights from memory", number(found["one_image"]["ratio"])])
     for row in found["there_and_back"]:
         lines.append([f"{row['name']}, images per second on one core", number(row["images_per_second"])])
         lines.append([f"{row['name']} over bare products with the nodes' matrices", number(row["ratio"])])
@@ -129,6 +132,16 @@ def growth(size: Row, parallel: Row) -> str:
             for name, curve in curves
         ],
     )
+
+
+def starting(found: Row) -> str:
+    lines = [
+        ["`import sklearn.base, scipy.linalg`, s", number(found["without_seconds"])],
+        ["`from higsfa import SFA`, s", number(found["import_seconds"])],
+        ["the second over the first", number(found["import_ratio"])],
+        ["`higsfa --help`, s", number(found["help_seconds"])],
+    ]
+    return table(["", ""], lines)
 
 
 def files(rows: list[Row]) -> str:
@@ -210,6 +223,13 @@ Peak memory of fits whose data are memory-mapped; it does not grow with the file
 
 {from_file}"""
 
+STARTING = """
+## Starting
+
+A new Python process each time, the best of several in turn.
+
+{starting}"""
+
 LAYERS = """
 ## One node of every layer of the paper's network
 
@@ -262,15 +282,15 @@ SLOWER = """
 What costs time beyond the products:
 
 - *Tiles.* We never hold more than a few hundred expanded samples, where others multiply all data at once: more calls,
-  some copying, but memory that does not grow with the data. A plain PCA of an array that fits in memory is done faster
-  by scikit-learn: one call, and numpy's BLAS, which is newer than the one that scipy publishes for compiled code.
+  some copying, but memory that does not grow with the data. Up to 256 variables have products of our own, which are
+  faster than those of BLAS where the processor has AVX-512; so a whole fit may take less than the bare product.
 - *Order.* Samples are fetched group by group, so memory is not read straight on. A bare product hides the time that
   reading takes behind its arithmetic, fetching does not.
 - *float32.* Products take half the time, but fetching, sorting by label and solving do not, so the ratio to the bare
   product is larger; the time itself is smaller.
-- *Windows and sequences* need a second product, with what lies ahead of each sample; a window in label order has to
-  fetch samples in that order, too.
-- *`partial_fit`* solves after every batch, so that the model is ready at any time. Give it large batches.
+- *Windows and sequences* need a second product, of differences; a window in label order has to fetch samples in that
+  order, too.
+- *`partial_fit`* looks at every batch and adds its sums to those before, class by class. Small batches wait for others.
 - *The first layer of a network* has small nodes: gathering pixels, projecting and expanding cost more, compared with
   their products.
 - *Two threads* are less than twice as fast where nodes are small: the steps of solving them are short, and threads take
@@ -306,6 +326,8 @@ def write(results: Row, docs: Path) -> None:
                 from_file=files(found["from_file"]),
             )
         )
+    if found.get("starting"):
+        parts.append(STARTING.format(starting=starting(found["starting"])))
     if found.get("layers"):
         shown = picture("layers", "One node of every layer in units of its bare product")
         parts.append(LAYERS.format(pictures=shown, layers=layers(found["layers"])))

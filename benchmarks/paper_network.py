@@ -78,6 +78,7 @@ def measure(n: int, rounds: int, size: int, make: Callable[[int], HiGSFA], n_job
         "peak_mib": (_peak_kib() - before) / 1024,
         "image_mib": images.nbytes / 2**20,
         "there_and_back": _there_and_back(one, images[:TILE]),
+        "one_image": _one_image(one, images[:1]),
     }
 
 
@@ -152,6 +153,19 @@ def _there_and_back(net: HiGSFA, images: np.ndarray, rounds: int = 3) -> list[di
         }
         for name in ("transform", "inverse_transform")
     ]
+
+
+def _one_image(net: HiGSFA, image: np.ndarray, rounds: int = 30) -> dict[str, float]:
+    """Features of a single image, against the time that it takes to read the weights of all nodes from memory."""
+    nodes = [layer.node(p) for layer in net._trained for p in range(layer.plan.fields.n_nodes)]
+    matrices = [matrix for node in nodes for matrix in (node.slow, node.rest_inputs, node.rest_slow)]
+    weights = np.concatenate([matrix.astype(np.float32).ravel() for matrix in matrices])
+    timings = take_turns({"image": lambda: net.transform(image), "reading": lambda: weights @ weights}, rounds)
+    return {
+        "ms": 1e3 * timings["image"].best,
+        "reading_ms": 1e3 * timings["reading"].best,
+        "ratio": timings["image"].over(timings["reading"]),
+    }
 
 
 def _peak_kib() -> int:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -27,7 +29,7 @@ import page
 import paper_network
 import rivals
 import scaling
-from _timing import NOISY, environment, rounded, write_json
+from _timing import NOISY, Task, environment, rounded, take_turns, write_json
 
 PACKAGES = ("higsfa", "numpy", "scipy", "scikit-learn", "deeptime", "sklearn-sfa", "distributed")
 
@@ -36,6 +38,7 @@ def sections(quick: bool, mdp_python: str | None) -> dict[str, tuple[Callable[..
     """What is measured: name, function, arguments; sizes as in the page."""
     if quick:
         return {
+            "starting": (starting, (1,)),
             "estimators": (floor.estimators, (5000, 2)),
             "graphs": (floor.graphs, (5000, 2)),
             "expansions": (floor.expansions, (5000, 2)),
@@ -48,6 +51,7 @@ def sections(quick: bool, mdp_python: str | None) -> dict[str, tuple[Callable[..
             "parallel": (scaling.by_threads_and_workers, (500, 16, 1)),
         }
     return {
+        "starting": (starting, (9,)),
         "estimators": (floor.estimators, (400_000, 5)),
         "graphs": (floor.graphs, (100_000, 7)),
         "expansions": (floor.expansions, (100_000, 7)),
@@ -59,6 +63,24 @@ def sections(quick: bool, mdp_python: str | None) -> dict[str, tuple[Callable[..
         "size": (scaling.by_samples_and_inputs, ([4000, 8000, 16_000, 32_000], [256, 512, 1024, 2048], 512, 8000, 3)),
         "parallel": (scaling.by_threads_and_workers, (32_768, 32, 1)),
     }
+
+
+def starting(rounds: int) -> dict[str, float]:
+    """Until something can be done: importing us beside what we need anyway, and the help of the command."""
+
+    def run(*arguments: str) -> Task:
+        return lambda: subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    found = take_turns(
+        {
+            "without": run("-c", "import sklearn.base, scipy.linalg"),
+            "import": run("-c", "from higsfa import SFA"),
+            "help": run("-m", "higsfa", "--help"),
+        },
+        rounds,
+    )
+    seconds = {f"{name}_seconds": timing.best for name, timing in found.items()}
+    return seconds | {"import_ratio": found["import"].over(found["without"])}
 
 
 def apart(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

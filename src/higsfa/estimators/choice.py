@@ -10,7 +10,6 @@ from operator import add
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import check_cv
 
 from higsfa.core.graph.build import NotEnoughData, check_groups
 from higsfa.core.graph.edges import AtomEdges, LowRankEdges
@@ -76,6 +75,8 @@ def divide(recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, cv: Any) -> 
 
 def _given_folds(cv: Any, y: Any, groups: Any, n_samples: int) -> np.ndarray:
     """Folds of a splitter of scikit-learn, or of pairs of rows for training and for testing."""
+    from sklearn.model_selection import check_cv  # takes longer to import than the rest of us
+
     label = y if isinstance(y, np.ndarray) and y.ndim == 1 else None
     fold, is_good = np.full(n_samples, -1, dtype=np.intp), True
     for k, (train, test) in enumerate(check_cv(cv).split(np.zeros((n_samples, 1)), label, groups)):

@@ -100,14 +100,14 @@ class LabelledEstimator(StreamEstimator):
         {parameters}
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
-            batch = self._batch(X, y, sample_weight)
+            batch, is_looked_at = self._batch(X, y, sample_weight)
             recipe = as_recipe(self.graph)
             if forgetting != 1 and isinstance(recipe, ClusteredGraph) and not recipe.self_loops:
                 raise ValueError(
                     "forgetting: edges of weight 1 / (N - 1) explode as the N samples of a class are forgotten; use "
                     "ClusteredGraph(self_loops=True)"
                 )
-            self._take_in(batch, forgetting)
+            self._take_in(batch, forgetting, is_looked_at)
         return self
 
     @exact
@@ -122,16 +122,16 @@ class LabelledEstimator(StreamEstimator):
         """
         with unchanged_on_error(self), np.errstate(all="ignore"):
             known = self.statistics_
-            self._statistics = known - self._sum_batches((self._batch(X, y, sample_weight),))
+            self._statistics = known - self._sum_batches((self._batch(X, y, sample_weight)[0],))
             self._solved = None
         return self
 
     def _why_inexact(self) -> str:
         return why_not_additive(self.graph) or super()._why_inexact()
 
-    def _batch(self, X: Any, y: Any, sample_weight: Any) -> dict[str, Any]:
-        """A batch, checked: samples, labels by name, weights."""
-        X, y, recipe = self._check_batch(X), as_labels(y), as_recipe(self.graph)
+    def _batch(self, X: Any, y: Any, sample_weight: Any) -> tuple[dict[str, Any], bool]:
+        """A batch, checked: samples, labels by name, weights; whether its numbers are known to be harmless."""
+        (X, is_harmless), y, recipe = self._check_batch(X), as_labels(y), as_recipe(self.graph)
         w = np.array(check_weights(sample_weight, len(X)))
         labels: dict[Any, np.ndarray] = {}
         for part in _terms(recipe)[0]:
@@ -142,14 +142,16 @@ class LabelledEstimator(StreamEstimator):
         names = label_names(y)
         if list(labels) == [None] and np.ndim(y) != 1 and len(names) == 1:
             labels = {names[0]: labels[None]}
-        return {"X": X, "w": w, **{f"label {name!r}": values for name, values in labels.items()}, "names": list(labels)}
+        by_name = {f"label {name!r}": values for name, values in labels.items()}
+        return {"X": X, "w": w, **by_name, "names": list(labels)}, is_harmless
 
     def _sum_batches(self, batches: tuple[dict[str, Any], ...]) -> Statistics:
         names = batches[0]["names"]
         y: Any = {name: joined(batches, f"label {name!r}") for name in names}
         y = y[None] if names == [None] else y
         X, w = samples_of(batches), joined(batches, "w")
-        return gather_graph(self._data(X, w), as_recipe(self.graph).settled(y, w), y, w, None, np.inf)
+        data = self._with_known_shift(self._data(X, w))
+        return gather_graph(data, as_recipe(self.graph).settled(y, w), y, w, None, np.inf)
 
     def _accepts(self, origin: Origin) -> bool:
         return origin == BUILT_BEFOREHAND or as_recipe(self.graph).makes(origin)

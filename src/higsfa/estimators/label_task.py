@@ -12,7 +12,6 @@ from numpy.linalg import eigh
 from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.model_selection import check_cv
 from sklearn.utils.validation import has_fit_parameter
 
 from higsfa.core.graph.build import group_memberships
@@ -334,6 +333,8 @@ def find_folds(cv: Any, task: Task) -> Folds | None:
         number = np.where(task.known, np.cumsum(task.known) - 1, -1)
         return [(train[train >= 0], test[test >= 0]) for train, test in ((number[a], number[b]) for a, b in cv)]
     if not isinstance(cv, Integral | None):
+        from sklearn.model_selection import check_cv  # takes long to import
+
         return list(check_cv(cv).split(task.Y, task.target, task.groups))
     recipe = SerialGraph() if task.classes.is_numeric else ClusteredGraph()
     fold = divide(recipe, task.target, task.w, task.groups, cv)

@@ -43,7 +43,6 @@ from higsfa.estimators.validation import (
 from higsfa.graphs import check_weights
 from higsfa.graphs.label import kinds_taken
 from higsfa.training.budget import Budget, Workload, make_budget, parse_memory, tile_size
-from higsfa.training.checkpoints import Checkpoint, fit_key
 from higsfa.training.choice import choose_options
 from higsfa.training.layer import LayerPlan, TrainedLayer
 from higsfa.training.network import train_network
@@ -271,8 +270,9 @@ class Network(Shown, Extractor):
 
     def _checkpoint(
         self, folder: Any, source: Source, graph: TrainingGraph, plans: list[LayerPlan], dtype: np.dtype[Any]
-    ) -> Checkpoint:
+    ) -> Any:
         from higsfa import __version__
+        from higsfa.training.checkpoints import Checkpoint, fit_key
 
         saved = Checkpoint(Path(folder), fit_key(source.fingerprint(), graph, plans, dtype, __version__))
         saved.open()

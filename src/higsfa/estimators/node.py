@@ -290,7 +290,10 @@ class NodeEstimator(Extractor):
             if not isinstance(X, Array):  # arrays were looked at
                 assert_finite(self, part)
             flat = part.reshape(len(part), -1).astype(work, copy=False)
-            out[rows] = self._node.encode(flat.T).T
+            if out.dtype == work and self._node.is_affine:
+                self._node.encode(flat.T, out[rows].T)
+            else:
+                out[rows] = self._node.encode(flat.T).T
         return out
 
     def inverse_transform(self, Y: Any) -> np.ndarray:

@@ -222,12 +222,12 @@ class Series:
     ) -> Series:
         """Without missing samples, and without those at the beginning of stretches that have not enough past."""
         rows = np.arange(len(source))
+        if not delays and missing is None:
+            return cls(source, np.diff(np.flatnonzero(starts), append=len(rows)), rows)
         begin = np.maximum.accumulate(np.where(starts, rows, 0)) if len(rows) else rows
         kept = rows - begin >= delays * step
         if missing is not None:
             kept &= ~missing
-        if not delays and missing is None:
-            return cls(source, np.diff(np.flatnonzero(starts), append=len(rows)), rows)
         rows, begin = rows[kept], begin[kept]
         lengths = np.diff(np.flatnonzero(np.diff(begin, prepend=-1)), append=len(rows))
         return cls(Delayed.of(source, rows, begin, delays, step) if delays else source[rows], lengths, rows)
@@ -331,9 +331,11 @@ def with_past(
         filled = np.array(source.take(np.arange(len(source))))
         filled[missing] = 0.0
         source = as_source(filled)
+    if not delays:  # nobody asks how much past there is
+        return source, missing, np.zeros(len(source), dtype=np.intp)
     rows = np.arange(len(source))
     begin = np.maximum.accumulate(np.where(given.starts(missing), rows, 0)) if len(rows) else rows
-    return Delayed.of(source, rows, begin, delays, step) if delays else source, missing, rows - begin
+    return Delayed.of(source, rows, begin, delays, step), missing, rows - begin
 
 
 def averaged(embedded: NDArray[Any], starts: NDArray[np.bool_], delays: int, step: int) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators.choice import add_folds, divide, subset
 from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
 from higsfa.estimators.recordings import OverRecordings, Recordings, Series, averaged, missing_rows, with_past
-from higsfa.estimators.stream import MAX_ROWS, StreamEstimator, exact, is_harmless
+from higsfa.estimators.stream import MAX_VALUES, StreamEstimator, exact, is_harmless
 from higsfa.estimators.validation import (
     LAG,
     assign,
@@ -170,7 +170,7 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         """A batch without missing values; the name of its last recording, which the next batch may continue; whether
         its numbers are known to be harmless."""
         given = Recordings.of(X, groups)
-        X = self._check_batch(given.X, look=False)
+        X, _ = self._check_batch(given.X, look=False)
         X = np.asarray(X).reshape(len(X), -1)
         w, pairs = self._weights(given, sample_weight, pair_weight)
         first = last = None
@@ -208,7 +208,7 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
     def _together(self, parts: list[np.ndarray]) -> np.ndarray:
         """Batches one after the other, in memory that the next ones use again."""
         n, dtype = sum(map(len, parts)), np.result_type(*parts)
-        if n > 2 * MAX_ROWS:
+        if n * parts[0].shape[1] > MAX_VALUES:
             return np.concatenate(parts)
         known = self._scratch
         if known is None or len(known) < n or known.shape[1:] != parts[0].shape[1:] or known.dtype != dtype:
@@ -224,20 +224,16 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
         series = Series.of(as_source(batch["X"]), batch["starts"], None, self.delays)
         source = as_source(np.asarray(series.source)) if self.delays else series.source
         w, pairs = (None if batch[key] is None else batch[key][series.rows] for key in ("w", "pairs"))
-        data: NodeData = self._data(source)
-        known: Any = self._statistics
-        # The shift of the first batch serves all, so that their sums need not be brought together.
-        is_known = isinstance(known, SequenceStatistics) and known.has_samples
-        shift = known.shift if is_known and len(known.shift) == data.frontend.n_variables else None
-        return self._sums_of(data, series.lengths, max(0, n_before - self.delays), w, pairs, shift)
+        data = self._with_known_shift(self._data(source))
+        return self._sums_of(data, series.lengths, max(0, n_before - self.delays), w, pairs)
 
     def _sums_of(
-        self, data: NodeData, lengths: NDArray[np.intp], n_before: int, w: Any, pairs: Any, shift: Any = None
+        self, data: NodeData, lengths: NDArray[np.intp], n_before: int, w: Any, pairs: Any
     ) -> SequenceStatistics:
         """Statistics of recordings, of which the first `n_before` samples were summed before."""
         given = {"w": w, "pair_weight": _by_lag(pairs), "n_before": n_before}
         graph = self._recipe().build_recordings(lengths, **given, scaled=False, may_be_empty=True)
-        return SequenceStatistics(*data.gather(sequence_plan(graph), shift), self._origin())
+        return SequenceStatistics(*data.gather(sequence_plan(graph)), self._origin())
 
     def _features(self, given: Recordings, out: Any) -> tuple[Any, None]:
         self._node  # noqa: B018  an error if nothing was fitted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from numbers import Real
 from types import MethodType
@@ -13,12 +14,15 @@ import numpy as np
 from higsfa.core.expansion.expansion import as_expansion
 from higsfa.estimators.node import NodeEstimator
 from higsfa.estimators.validation import assert_finite, check_data, report_not_finite, unchanged_on_error
+from higsfa.training.gather import NodeData
 from higsfa.training.sources import Array as ArraySource
 from higsfa.training.sources import Source, as_source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
 
 MAX_ROWS, MAX_VALUES = 8192, 2**22
 """Samples that wait: enough that their sums cost little more than their products, and no more memory than a tile."""
+FEW_VALUES = 2**19
+"""Twice as many samples wait if they have no more values: copying them costs less than summing batch by batch."""
 
 
 class exact:
@@ -52,17 +56,24 @@ class StreamEstimator(NodeEstimator):
         """Statistics of batches."""
         raise NotImplementedError
 
-    def _check_batch(self, X: Any, *, look: bool = True) -> Any:
-        """Samples of a batch, as an array, or as a source where they are read piece by piece."""
+    def _with_known_shift(self, data: NodeData) -> NodeData:
+        """The shift of the first batch serves all, so that their sums need not be brought together."""
+        known = self._statistics
+        fits = known is not None and known.has_samples and len(known.shift) == data.frontend.n_variables
+        return replace(data, shift=known.shift) if known is not None and fits else data
+
+    def _check_batch(self, X: Any, *, look: bool = True) -> tuple[Any, bool]:
+        """Samples of a batch, as an array, or as a source where they are read piece by piece; whether they were looked
+        at and are harmless."""
         is_first = not hasattr(self, "n_features_in_")
         if not is_first and self._is_plain(X) and (not look or is_harmless(X)):
-            return X
+            return X, look
         source = check_data(self, X, reset=is_first, look=None if look else False)
         if not isinstance(source, ArraySource):
-            return source
+            return source, False
         if is_first and look:  # later ones were looked at
             assert_finite(self, source.X)
-        return source.X
+        return source.X, False
 
     def _is_plain(self, X: Any) -> bool:
         """Whether a batch is an array of numbers as it should be: most are, and then no further check is needed."""
@@ -87,7 +98,8 @@ class StreamEstimator(NodeEstimator):
                 self._statistics = self._statistics.scaled(forgetting)
         X = batch["X"]
         n = sum(len(one["X"]) for one in self._pending) + 2 * len(X)  # no other one like it has place
-        is_full = n > MAX_ROWS or n * self.n_features_in_ > MAX_VALUES
+        n_values = n * self.n_features_in_
+        is_full = n > (2 * MAX_ROWS if n_values <= FEW_VALUES else MAX_ROWS) or n_values > MAX_VALUES
         is_large = not is_looked_at and not (isinstance(X, np.ndarray) and is_harmless(X))  # overflows are told here
         is_due = is_full or is_new or is_large
         self._pending = (*self._pending, batch if is_due else batch | {"X": np.array(X, order="C")})

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,14 @@ from numpy.typing import NDArray
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.accumulate import PILOT, NodeSums
 from higsfa.core.sums.sums import Sums, Tree, merge
-from higsfa.training.checkpoints import Checkpoint
 from higsfa.training.gather import gather
 from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, statistics_of, train_nodes
 from higsfa.training.runner import Runner, one_blas_thread, one_by_one
 from higsfa.training.statistics import add_fields
 from higsfa.training.stores import Block, Schedule, feature_major, field_of
+
+if TYPE_CHECKING:
+    from higsfa.training.checkpoints import Checkpoint
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,6 @@ from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.sums.sums import shifted
 from higsfa.training.budget import tile_size
-from higsfa.training.checkpoints import describe_layers
 from higsfa.training.layer import (
     LayerPlan,
     TrainedLayer,
@@ -145,6 +144,8 @@ class Progress:
 
     @cached_property
     def network(self) -> tuple[str, ...]:
+        from higsfa.training.checkpoints import describe_layers
+
         return tuple(_digest(text.encode()) for text in describe_layers(self.plans).values())
 
     @cached_property

@@ -74,18 +74,18 @@ class NodeData:
     frontend : from samples to variables.
     dtype : of the products.
     precision : relative rounding of data and products.
+    shift : what variables are taken relative to; None for that of the first samples.
     """
 
     read: Reader
     frontend: Frontend
     dtype: np.dtype[Any]
     precision: float
+    shift: Floats | None = None
 
-    def gather(self, plan: Plan, shift: Floats | None = None) -> tuple[Sums, Floats, Frontend, float]:
-        """Sums, the shift that variables were taken relative to, frontend and precision, as statistics hold them.
-
-        The shift is that of the first samples, unless it is given.
-        """
+    def gather(self, plan: Plan) -> tuple[Sums, Floats, Frontend, float]:
+        """Sums, the shift that variables were taken relative to, frontend and precision, as statistics hold them."""
+        shift = self.shift
         read, rows = self.read, tile_rows(self.frontend.n_variables, self.dtype.itemsize)
         blocks = [plan.tiles(block, rows) for block in range(plan.n_blocks)]
         indices = np.zeros(0, np.intp)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK, make_plan
 from higsfa.training.budget import Budget, Workload, make_budget, memory_explained, tile_size
-from higsfa.training.checkpoints import Checkpoint, LayerProgress
 from higsfa.training.dask_engine import cluster_client, train_on_dask
 from higsfa.training.layer import LayerPlan, ThreadGathering, TrainedLayer, computed_features, train_layer
 from higsfa.training.runner import Runner, threads
@@ -27,6 +26,9 @@ from higsfa.training.stores import (
     raw_features,
     spill_folder,
 )
+
+if TYPE_CHECKING:  # they check what they read by pydantic, which takes long to import
+    from higsfa.training.checkpoints import Checkpoint
 
 NETWORK_BLOCK = BLOCK
 """Samples in a block of a network: small enough to be spread over workers."""
@@ -148,6 +150,8 @@ def _train_layer(
         return known, computed_features(known, features, store, gathering.dtype, gathering.run)
     features.fill()
     if checkpoint is not None:
+        from higsfa.training.checkpoints import LayerProgress
+
         gathering = replace(gathering, saved=LayerProgress(checkpoint, k, plan, schedule))
     layer, features = train_layer(gathering, below[-1].output_means if below else None, store)
     if checkpoint is not None:

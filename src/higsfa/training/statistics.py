@@ -338,6 +338,8 @@ class ClassStatistics(Statistics):
         return replace(self.sums, weights=weights, first=first)
 
     def _aligned(self, other: Any) -> tuple[Statistics, Statistics]:
+        if self.classes == other.classes:
+            return self, other
         check_one_kind(self.classes + other.classes)
         classes = self.classes + tuple(c for c in other.classes if c not in set(self.classes))
         return self.with_classes(classes), other.with_classes(classes)
@@ -406,7 +408,7 @@ class Summation:
     known: tuple[Any, ...]
 
     def statistics(self, sums: Sums, shift: Floats, frontend: Frontend, precision: float) -> Statistics:
-        return self.kind(scaled(sums, self.unit), shift, frontend, precision, *self.known)
+        return self.kind(sums if self.unit == 1.0 else scaled(sums, self.unit), shift, frontend, precision, *self.known)
 
 
 def sum_inputs(w: Floats) -> Summation:

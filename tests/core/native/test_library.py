@@ -42,6 +42,32 @@ print(kernels.compiled(), *network.transform(X.reshape(-1, 8, 8))[:50, 0])
 
 
 @needs_compiled
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_processors_without_wide_registers_compute_the_same_by_blas(tmp_path):
+    library, source = tmp_path / "narrow.so", Path(kernels.__file__).with_name("kernels.c")
+    flags = ["-O2", "-fPIC", "-shared", "-fopenmp-simd", "-DNARROW", "-DONE_VERSION"]
+    subprocess.run(["gcc", *flags, str(source), "-o", str(library)], check=True, timeout=300)
+    program = """
+import numpy as np
+from higsfa import GSFA, SFA
+from higsfa.graphs import WindowGraph
+from higsfa.core.native import library as kernels
+assert kernels.compiled()
+X = np.random.default_rng(0).standard_normal((700, 50)).cumsum(axis=0)
+models = SFA(5).fit(X), GSFA(5, graph=WindowGraph(False)).fit(X)
+print(*(value for one in models for value in (*one.delta_values_, *np.abs(one.transform(X[:20])).ravel())))
+"""
+    found = []
+    for choice in (str(library), os.environ.get("HIGSFA_KERNELS", "")):
+        environment = os.environ | {"HIGSFA_KERNELS": choice}
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True, timeout=300
+        )
+        found.append(np.array(done.stdout.split(), dtype=float))
+    np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)
+
+
+@needs_compiled
 def test_a_library_of_another_version_is_left_aside(monkeypatch):
     monkeypatch.setattr(kernels, "VERSION", kernels.VERSION + 1)
     with pytest.warns(UserWarning, match="install higsfa again"):

@@ -20,7 +20,7 @@ from higsfa.core.native.tile import Rows, Samples
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.core.sums.accumulate import NodeSums
-from higsfa.core.sums.tile import PartMaker, Tile
+from higsfa.core.sums.tile import LocalPairs, LocalRuns, PartMaker, Tile
 from layouts import LAYOUTS, laid_out
 
 pytestmark = pytest.mark.skipif(not kernels.compiled(), reason="higsfa was installed without a C compiler")
@@ -37,7 +37,7 @@ EXPANSIONS = [
     "quadratic[:2] | identity",
     "normalized_quadratic[:2] | max2",
 ]
-WEIGHTINGS = ["constant", "groups", "samples", "cells"]
+WEIGHTINGS = ["constant", "groups", "samples", "cells", "pairs", "runs"]
 SOMETIMES = 17  # numpy needs no full product of its own: one case in so many
 
 
@@ -164,6 +164,8 @@ def weighting(name):
         return np.full((1, N), 1.5), np.zeros(N, dtype=int), [(0, N)], [N]
     if name == "groups":
         return np.repeat([[0.5], [2.0], [0.0]], N, axis=1), groups, [(0, N)], [40, N]
+    if name in EDGES:
+        return np.repeat([[0.5], [2.0]], N, axis=1), groups, [(0, N)], [40, N]
     if name == "samples":
         return rng.integers(1, 9, (2, N)) / 4.0, groups, [(0, N)], [N]
     # Weights fall, stay for one channel, grow, and differ in the end; borders on those of chunks, and beside them.
@@ -177,6 +179,49 @@ def functions_of(name):
     """Functions of the samples; weightings with several parts have three of them."""
     n = 3 if name in ("groups", "samples") else 0
     return np.random.default_rng(4).integers(-6, 7, (n, N)) / 4.0
+
+
+# ---- edges along the order of the samples: from i to j, with a weight, written out; none over CUT
+
+CUT = 62
+EDGES = ("pairs", "runs")
+
+
+@cache
+def edges_of(name):
+    """Sets of edges (i, j, weight): two lags, one beyond the end of a chunk; or windows with more edges further on."""
+    rng = np.random.default_rng(5)
+    if name not in EDGES:
+        return ()
+    if name == "pairs":
+        lags = [(i, i + lag, 0.5) for lag in (1, 3) for i in range(N)]
+        given = [(i, i + 37, float(rng.integers(1, 9)) / 4) for i in range(0, N, 2)]
+        sets = [lags, given]
+    else:
+        windows = [(i, j, 0.25) for i in range(N) for j in range(i + 1, i + 6)]
+        further = [(i, j, 0.25) for i in range(0, N, 4) for j in range(i + 7, i + 10)]
+        sets = [windows + further, [(i, i + 2, 1.5) for i in range(N)]]
+    return tuple([e for e in edges if e[1] < N and (e[0] < CUT) == (e[1] < CUT)] for edges in sets)
+
+
+def local_edges(name, begin, end):
+    """The edges from begin .. end as tiles have them, and how far they reach."""
+    made, reach = [], end
+    for number, edges in enumerate(edges_of(name)):
+        own = [e for e in edges if begin <= e[0] < end]
+        i, j, w = np.array(own).reshape(-1, 3).T
+        i, j = i.astype(int), j.astype(int)
+        reach = max(reach, int(j.max(initial=-1)) + 1)
+        if name == "pairs" or number == 1:
+            made.append(LocalPairs(i - begin, j - begin, w if (name, number) == ("pairs", 1) else edges[0][2]))
+            continue
+        first, last = np.zeros((2, end - begin), dtype=int), np.full((2, end - begin), -1)
+        for a, b, _ in own:
+            run = int(b > a + 5)
+            first[run, a - begin] = b - begin if last[run, a - begin] < 0 else first[run, a - begin]
+            last[run, a - begin] = b - begin
+        made.append(LocalRuns(first, last, 0.25))
+    return tuple(made), reach
 
 
 def tiles_of(name):
@@ -200,7 +245,9 @@ def tiles_of(name):
         lengths = np.diff(np.append(starts, end - begin)).astype(float)
         functions = functions_of(name)[:, begin:end]
         weights = np.concatenate([selector @ lengths, functions.sum(axis=1)])
-        yield Tile(np.arange(begin, end), end - begin, tuple(parts), starts, weights, selector, functions=functions)
+        edges, reach = local_edges(name, begin, end)
+        rows, made = np.arange(begin, reach), (tuple(parts), starts, weights, selector, edges)
+        yield Tile(rows, end - begin, *made, functions=functions)
         begin = end
 
 
@@ -220,6 +267,12 @@ class Expected:
         self.second = np.tril(np.einsum("kn,in,jn->kij", W, Z, Z))
         size = np.sqrt(np.einsum("kii->ki", self.second))
         self.size = size[:, :, None] * size[:, None]
+        edges = [e for own in edges_of(name) for e in own]
+        D = np.array([np.sqrt(2 * w) * (Z[:, j] - Z[:, i]) for i, j, w in edges]).reshape(-1, len(Z))
+        ends = np.array([2 * w * (Z[:, i] ** 2 + Z[:, j] ** 2) for i, j, w in edges]).reshape(-1, len(Z)).sum(axis=0)
+        self.edges, self.edge_size = np.tril(D.T @ D), np.sqrt(np.outer(ends, ends))
+        pairs = [own for k, own in enumerate(edges_of(name)) if name == "pairs" or k == 1]
+        self.edge_weight = 2 * sum(w for own in pairs for _, _, w in own)  # of runs, the graph knows it
         self.ranges = (x.min(axis=1), x.max(axis=1)) if ranges else (np.full(len(x), np.inf), np.full(len(x), -np.inf))
         self.largest = np.abs(x).max() if ranges else 0.0
 
@@ -228,6 +281,9 @@ class Expected:
         assert np.array_equal(sums.weights, self.weights)
         assert np.abs(sums.first - self.first).max() <= tolerance * (1 + np.abs(self.first).max())
         assert np.all(np.abs(np.tril(sums.second) - self.second) <= tolerance * self.size)
+        if sums.edges is not None:
+            assert np.all(np.abs(np.tril(sums.edges) - self.edges) <= tolerance * self.edge_size)
+        assert sums.edge_weight == pytest.approx(self.edge_weight)
         for found, expected in zip((sums.low, sums.high), self.ranges, strict=True):
             margin = tolerance * self.largest
             assert np.all((expected - margin <= found) & (found <= expected + margin))
@@ -243,7 +299,7 @@ def sources(container, layout, raw_kind, name):
 def empty_sums(frontend, shift, front, name, kind):
     W, groups, _, _ = weighting(name)
     n_atoms = int(groups.max()) + 1 + len(functions_of(name))
-    plan = SimpleNamespace(n_channels=len(W), n_atoms=n_atoms, has_edges=False)
+    plan = SimpleNamespace(n_channels=len(W), n_atoms=n_atoms, has_edges=name in EDGES)
     sums = NodeSums(frontend, plan, kind, shift=shift)
     sums._front = front
     return sums
@@ -358,7 +414,9 @@ def expanded_by_compiled(x, text, kind, children=CHILDREN):
     tile = Tile(np.arange(n), n, (PartMaker()(0, n, W[:, 0]),), np.arange(n), W @ np.ones(n), W)
     front, T = fused.Front.of(frontend, kind, np.zeros(frontend.n_variables)), frontend.n_variables
     product, limits = np.zeros((T, T), kind), (np.full(len(x), np.inf, kind), np.full(len(x), -np.inf, kind))
-    runs, _ = fused.sum_tile(front, Rows(x.astype(kind)), tile, product, np.zeros((1, T, T), kind), limits)
+    runs, _ = fused.sum_tile(
+        front, Rows(x.astype(kind)), tile, product, np.zeros((1, T, T), kind), limits, np.zeros((0, T, T), kind)
+    )
     return runs[: frontend.n_expanded], limits
 
 
@@ -425,6 +483,34 @@ def test_what_is_not_a_number_stays_visible_in_features(clipped, kind):
         assert np.all(np.isnan(Y[:, 7]))
         assert np.all(np.isfinite(Y[:, 9])) == clipped  # infinity is beyond the range
         assert np.all(np.isfinite(np.delete(Y, [7, 9], axis=1)))
+
+
+# ---- products
+
+
+@pytest.mark.parametrize("kind", PRODUCTS, ids=str)
+@pytest.mark.parametrize(
+    "T", [1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 23, 24, 25, 31, 33, 47, 48, 49, 120, 256, 257, 300]
+)
+def test_products_of_any_number_of_variables_equal_those_of_numpy(T, kind):
+    """Blocks of rows and of columns that do not come out even; samples and edges, where they lie and copied."""
+    rng, n = np.random.default_rng(T), 71
+    X = rng.standard_normal((n + 4, T)).astype(kind)
+    frontend = Frontend(parse_expansion("identity"), 1, T, np.zeros(T))
+    p = np.arange(n)
+    edges = LocalPairs(p, p + 1, 1.0), LocalRuns((p + 1)[None], (p + 4)[None], 1.0)
+    for rows, shift in product([np.arange(n + 4), rng.permutation(n + 4)], [np.zeros(T), np.ones(T)]):
+        W = np.ones((1, 1))
+        tile = Tile(rows, n, (PartMaker()(0, n, W[:, 0]),), np.zeros(1, dtype=np.intp), W[0], W, edges)
+        P, E = np.zeros((T, T), kind), np.zeros((2, T, T), kind)
+        front = fused.Front.of(frontend, kind, shift)
+        assert fused.sum_tile(front, Samples(X, rows), tile, P, np.zeros((1, T, T), kind), None, E) is not None
+        Z = X[rows].astype(float) - shift
+        D = np.vstack([Z[1 : n + 1] - Z[:n], *(Z[k : n + k] - Z[:n] for k in range(1, 5))])
+        expected = Z[:n].T @ Z[:n], D[:n].T @ D[:n], D[n:].T @ D[n:]
+        for found, wanted in zip((P, *E), expected, strict=True):
+            size = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted))) + n * (1 + shift.max())
+            assert np.abs(np.tril(found) - np.tril(wanted)).max() <= 30 * np.finfo(kind).eps * size.max()
 
 
 # ---- chunks of the usual size

@@ -8,9 +8,11 @@
 #if defined(_MSC_VER)
 #define ALWAYS_INLINE __forceinline
 #define EXPORT __declspec(dllexport)
+#define PREFETCH(address) (void)(address)
 #else
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define EXPORT
+#define PREFETCH(address) __builtin_prefetch(address)
 #endif
 
 /* One library for all processors of a kind: the loader takes the version that suits the one it finds. */
@@ -20,13 +22,25 @@
 #define CLONES static
 #endif
 
+/* Products of small matrices in the widest registers of the processor; elsewhere BLAS computes them. */
+#if defined(__GNUC__) && defined(__x86_64__) && !defined(NARROW)
+#include <immintrin.h>
+#define WIDE __attribute__((target("avx512f")))
+#define UNROLLED _Pragma("GCC unroll 8")
+#endif
+
 /* Changes whenever the routines or their arguments do. */
-EXPORT int64_t higsfa_kernels_version(void) { return 4; }
+EXPORT int64_t higsfa_kernels_version(void) { return 5; }
 
 enum { ROWS, BYTES, SAMPLES }; /* kinds of sources */
 enum { SIDE = 16 };            /* of the squares that samples are turned into rows by */
 enum { MAX_CHUNK = 2048 };
 enum { SEVERAL = 256 };         /* samples whose factors are kept at hand */
+enum { MAX_RUNS = 4 };          /* that a sample is joined to */
+enum { PANEL = 48 };            /* columns of a symmetric product that BLAS computes at once */
+enum { MAX_SIZE = 256, DEPTH = 64 }; /* variables and samples of the products that we compute ourselves */
+enum { AHEAD = 4, CACHE_LINE = 64 };
+enum { PAIRS, RUNS };           /* kinds of edges */
 
 enum { COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT, NORMALIZE };
 
@@ -56,6 +70,10 @@ static const double EXP2_F64[] = {
 #define ROUNDER 12582912.0f
 #define SMALLEST 1.17549435e-38f
 #define LARGEST 3.40282347e+38f
+#define VECTOR __m512
+#define MASK __mmask16
+#define LANES 16
+#define OF(operation) _mm512_##operation##_ps
 #include "kernels.h"
 #undef REAL
 #undef UBITS
@@ -68,6 +86,10 @@ static const double EXP2_F64[] = {
 #undef ROUNDER
 #undef SMALLEST
 #undef LARGEST
+#undef VECTOR
+#undef MASK
+#undef LANES
+#undef OF
 
 #define REAL double
 #define UBITS uint64_t
@@ -80,4 +102,8 @@ static const double EXP2_F64[] = {
 #define ROUNDER 6755399441055744.0
 #define SMALLEST 2.2250738585072014e-308
 #define LARGEST 1.7976931348623157e+308
+#define VECTOR __m512d
+#define MASK __mmask8
+#define LANES 8
+#define OF(operation) _mm512_##operation##_pd
 #include "kernels.h"

@@ -2,8 +2,8 @@
 
 The routines go through a tile a few samples at a time, so that nothing leaves the cache between reading and
 multiplying, and the interpreter lock is released. They know the usual case: built-in expansions, samples in groups,
-arrays in the ordinary order of memory. numpy does the rest, and everything where nothing was compiled. Each routine has
-one numpy reference that says what it computes: ``NodeSums._add_with_numpy`` and ``Node._encode_with_numpy``.
+or joined along an order, arrays in the ordinary order of memory. numpy does the rest, and everything where nothing was
+compiled. What they compute is said by numpy: ``NodeSums._add_with_numpy`` and ``Node._encode_with_numpy``.
 
 What is handed over is checked here, once: compiled code does not look at sizes and types. Raw input of a node is handed
 over where it lies, as rows or samples of an array (:class:`Rows`, :class:`Samples`); numpy reads it the same way.
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from higsfa.core.native import library
-from higsfa.core.sums.tile import Tile
+from higsfa.core.sums.tile import LocalEdges, LocalPairs, LocalRuns, Tile
 
 if TYPE_CHECKING:
     from higsfa.core.node.frontend import Frontend
@@ -39,6 +39,12 @@ PADDING = 64
 """Bytes between rows: rows that begin a power of two apart push each other out of the cache."""
 ROWS, BYTES, SAMPLES = range(3)
 """Kinds of sources; the numbers are those of ``kernels.c``."""
+PAIRS, RUNS = range(2)
+"""Kinds of edges; the numbers are those of ``kernels.c``."""
+MAX_RUNS = 4
+"""That a sample is joined to; as in ``kernels.c``."""
+MAX_REACH = 5
+"""Edges that would have more chunks than this at hand at once are left to numpy."""
 MAX_VARIABLES = 2**15
 """BLAS counts the elements of a matrix in 32 bits."""
 
@@ -220,76 +226,151 @@ def _address(A: Array | None, dtype: DTypeLike, size: int) -> int | None:
     return int(A.ctypes.data)
 
 
-class _TileArrays:
-    """Weights of a tile as compiled routines read them."""
+class _Edges(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int64) for name in ("kind", "n_runs", "reach")),
+        *((name, c_void_p) for name in ("first", "last", "at", "weights")),
+    ]
 
-    def __init__(self, tile: Tile, dtype: DType) -> None:
+
+class _Tile(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int64) for name in ("n", "n_parts")),
+        *((name, c_void_p) for name in ("begin", "end", "weights", "factors", "anew")),
+        *(("n_runs", c_int64), ("starts", c_void_p)),
+        *(("n_functions", c_int64), ("functions", c_void_p)),
+        *(("n_edges", c_int64), ("edges", c_void_p), ("reached", c_void_p)),
+    ]
+
+
+class _TileArrays:
+    """A tile as compiled routines read it, so many samples at a time.
+
+    `columns` samples are at hand at once: those of a chunk, and those that its edges reach. Edges need `room` for so
+    many numbers per variable, and one more. `fits` tells whether the routines know them, and they do not reach too far.
+    """
+
+    def __init__(self, tile: Tile, dtype: DType, chunk: int) -> None:
         weights = [
             np.ascontiguousarray(np.sqrt(part.weights), dtype) if part.weights.ndim == 2 else None
             for part in tile.parts
         ]
         factors = [None if part.factors is None else np.ascontiguousarray(part.factors, dtype) for part in tile.parts]
-        given = [
-            np.array([part.begin for part in tile.parts] + [tile.n_core], dtype=np.intp),
+        parts = [
+            np.array([part.begin for part in tile.parts], dtype=np.intp),
+            np.array([part.end for part in tile.parts], dtype=np.intp),
             *(np.array([0 if a is None else a.ctypes.data for a in one], np.uintp) for one in (weights, factors)),
             np.array([part.anew for part in tile.parts], dtype=bool),
-            np.ascontiguousarray(tile.starts, np.intp),
         ]
-        self.functions = np.ascontiguousarray(tile.functions, dtype)
-        self.begin, self.weights, self.factors, self.anew, self.starts = (array.ctypes.data for array in given)
-        self.arrays = (given, weights, factors)
+        starts, functions = np.ascontiguousarray(tile.starts, np.intp), np.ascontiguousarray(tile.functions, dtype)
+        begins = np.arange(0, tile.n_core, chunk)
+        reached = np.minimum(begins + chunk, tile.n_core)
+        edges = [_edge_arrays(one, tile, begins, reached, dtype) for one in tile.edges]
+        self.columns = int(np.max(reached - begins, initial=0))
+        self.fits = None not in edges and self.columns <= MAX_REACH * chunk
+        records = (_Edges * len(edges))(*([record for record, _ in edges if record] if self.fits else []))
+        self.room = max((6 + record.reach + record.n_runs for record in records), default=0)
+        self.record = _Tile(
+            tile.n_core,
+            len(tile.parts),
+            *(array.ctypes.data for array in parts),
+            len(starts),
+            starts.ctypes.data,
+            len(functions),
+            _address(functions, dtype, len(functions) * tile.n_core),
+            len(edges),
+            ctypes.addressof(records),
+            reached.ctypes.data,
+        )
+        self.arrays = (parts, weights, factors, starts, functions, edges, records, reached)
 
 
-_tile_arrays: WeakKeyDictionary[Tile, dict[DType, _TileArrays]] = WeakKeyDictionary()
+def _edge_arrays(edges: LocalEdges, tile: Tile, begins: Ints, reached: Ints, dtype: DType) -> Any:
+    """Edges as compiled routines read them, with the arrays that the record points to; None if they do not.
+
+    What the edges of each chunk reach is noted in `reached`.
+    """
+    n = tile.n_core
+    if isinstance(edges, LocalPairs):
+        first, last = edges.i, edges.j
+        weights = np.sqrt(edges.weight).astype(dtype) if isinstance(edges.weight, np.ndarray) else None
+        if np.any(first[1:] < first[:-1]):
+            order = np.argsort(first, kind="stable")
+            first, last, weights = first[order], last[order], None if weights is None else weights[order]
+        at = np.searchsorted(first, np.append(begins, n))
+        some = at[1:] > at[:-1]
+        reached[some] = np.maximum(reached[some], np.maximum.reduceat(last, at[:-1][some]) + 1 if some.any() else 0)
+        record = PAIRS, 0, 0
+        is_good = bool(np.all((first >= 0) & (first < n) & (last >= first)))
+    elif isinstance(edges, LocalRuns) and len(edges.first) <= MAX_RUNS:
+        there = edges.last >= edges.first
+        first, last = np.zeros((len(there), n), np.intp), np.full((len(there), n), -1, np.intp)
+        first[:, : there.shape[1]], last[:, : there.shape[1]] = edges.first, np.where(there, edges.last, -1)
+        weights, at = None, None
+        furthest = last.max(axis=0, initial=-1)
+        np.maximum(reached, np.maximum.reduceat(furthest, begins) + 1, out=reached)
+        record = RUNS, len(there), int(np.max(furthest - np.arange(n), initial=0))
+        is_good = bool(np.all((first > np.arange(n)) | (last < 0)))
+    else:
+        return None
+    if not is_good or np.max(last, initial=-1) >= len(tile.rows):
+        raise IndexError("edges must lead from the core of a tile to later positions in it")
+    arrays = np.ascontiguousarray(first, np.intp), np.ascontiguousarray(last, np.intp), at, weights
+    return _Edges(*record, *(None if array is None else array.ctypes.data for array in arrays)), arrays
+
+
+_tile_arrays: WeakKeyDictionary[Tile, dict[tuple[DType, int], _TileArrays]] = WeakKeyDictionary()
 
 
 def sum_tile(
-    front: Front | None, raw: Raw, tile: Tile, product: Array, channels: Array, limits: tuple[Array, Array] | None
+    front: Front | None,
+    raw: Raw,
+    tile: Tile,
+    product: Array,
+    channels: Array,
+    limits: tuple[Array, Array] | None,
+    edge_sums: Array,
 ) -> tuple[NDArray[np.float64], Array] | None:
-    """Add the samples of a tile to product and channels, and widen the limits of the inputs.
+    """Add the samples of a tile to product and channels, and its edges to their sums; widen the limits of the inputs.
 
     Returns
     -------
     Sums over the segments of the tile, (T, segments), and by its functions, (functions, T); None if nothing was done,
     because the routines do not know how.
     """
-    by_steps = tile.edges or not tile.parts or tile.counted is not None or tile.sample_weight is not None
-    source = None if front is None or by_steps else front.source(raw, tile.n_core)
+    by_steps = tile.sample_weight is not None or (tile.counted is not None and limits is not None)
+    source = None if front is None or by_steps else front.source(raw, len(tile.rows) if tile.edges else tile.n_core)
     if front is None or source is None:
         return None
-    known = _tile_arrays.setdefault(tile, {})
-    if front.dtype not in known:
-        known[front.dtype] = _TileArrays(tile, front.dtype)
-    given, record, T, K = known[front.dtype], front.record, front.record.n_variables, len(channels)
-    segments = np.zeros((T, len(tile.starts)))
-    by_function = np.zeros((len(given.functions), T), front.dtype)
+    record, T, K = front.record, front.record.n_variables, len(channels)
     chunk = chunk_columns(T, front.dtype.itemsize)
+    known = _tile_arrays.setdefault(tile, {})
+    if (front.dtype, chunk) not in known:
+        known[front.dtype, chunk] = _TileArrays(tile, front.dtype, chunk)
+    given = known[front.dtype, chunk]
+    if not given.fits:
+        return None
+    segments = np.zeros((T, len(tile.starts)))
+    by_function = np.zeros((len(tile.functions), T), front.dtype)
     low, high = (None, None) if limits is None else limits
-    rows = record.n_raw + record.n_inputs + 2 * T
-    scratch = empty_rows(rows, chunk, front.dtype)
+    scratch = empty_rows(record.n_raw + record.n_inputs + (3 if tile.edges else 2) * T, given.columns, front.dtype)
+    room = np.empty(given.room * (T + 1))
     library.routines["sum_tile", front.dtype](
         byref(record),
         byref(source),
-        tile.n_core,
+        byref(given.record),
         chunk,
-        len(tile.parts),
-        given.begin,
-        given.weights,
-        given.factors,
-        given.anew,
         K,
         _address(product, front.dtype, T * T),
         _address(channels, front.dtype, K * T * T),
-        len(tile.starts),
-        given.starts,
         segments.ctypes.data,
-        len(by_function),
-        _address(given.functions, front.dtype, len(by_function) * tile.n_core),
         by_function.ctypes.data,
         _address(low, front.dtype, record.n_inputs),
         _address(high, front.dtype, record.n_inputs),
+        _address(edge_sums, front.dtype, len(tile.edges) * T * T),
         scratch.ctypes.data,
         scratch.strides[0] // scratch.itemsize,
+        room.ctypes.data,
     )
     return segments, by_function
 
@@ -346,5 +427,23 @@ def encode_tile(encoder: Encoder | None, raw: Raw, Y: Array) -> bool:
         stride,
         scratch.ctypes.data,
         scratch.strides[0] // scratch.itemsize,
+    )
+    return True
+
+
+def encode_samples(front: Front | None, raw: Raw, W: Array, f: Array, Y: Array) -> bool:
+    """Write y = W^T x' + f, with the centred raw input x', into Y (n, D); False if the routines do not know how."""
+    (n, D), by_rows = Y.shape, Y.flags.aligned and Y.strides[1] == Y.itemsize and Y.strides[0] % Y.itemsize == 0
+    if front is None or not raw.by_samples or not by_rows or not Y.flags.writeable or Y.dtype != front.dtype:
+        return False
+    source = front.source(raw, n)
+    stride = Y.strides[0] // Y.itemsize
+    if source is None or not D <= stride < 2**31:
+        return False
+    chunk = chunk_columns(raw.shape[0], front.dtype.itemsize)
+    scratch = empty_rows(raw.shape[0], min(chunk, max(1, n)), front.dtype)
+    addresses = _address(W, front.dtype, raw.shape[0] * D), _address(f, front.dtype, D)
+    library.routines["encode_samples", front.dtype](
+        byref(front.record), byref(source), n, chunk, D, *addresses, Y.ctypes.data, stride, scratch.ctypes.data
     )
     return True

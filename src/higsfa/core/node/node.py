@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.expansion.expansion import parse_expansion
-from higsfa.core.native.tile import Encoder, Front, Raw, as_raw, chunk_columns, empty_rows, encode_tile
+from higsfa.core.native.tile import Encoder, Front, Raw, as_raw, chunk_columns, empty_rows, encode_samples, encode_tile
 from higsfa.core.node.frontend import Frontend, Record
 
 Floats = NDArray[np.float64]
@@ -69,7 +69,9 @@ class Node(Record):
         Y: NDArray[Any] = np.empty((D, n), raw.dtype) if out is None else out
         if Y.ndim != 2 or len(Y) < D or Y.shape[1] != n:
             raise ValueError(f"out must have shape ({D}, {n}), or more rows, got {Y.shape}")
-        if not encode_tile(self._encoder(Y.dtype), raw, Y):
+        by_samples = self.is_affine and D > 0 and Y.strides[0] == Y.itemsize != Y.strides[1]
+        done = by_samples and encode_samples(*self._affine(Y.dtype, raw), Y[:D].T)
+        if not done and not encode_tile(self._encoder(Y.dtype), raw, Y):
             step = chunk_columns(self._needed.n_expanded, Y.itemsize)
             for a in range(0, n, step):
                 self._encode_with_numpy(raw.columns(a, a + step), Y[:, a : a + step])
@@ -85,6 +87,22 @@ class Node(Record):
             contiguous = (np.ascontiguousarray(array, dtype) for array in arrays)
             made[dtype] = None if front is None else Encoder.of(front, *contiguous)
         return made[dtype]
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether features are an affine map of the raw input: then samples as they follow each other serve best."""
+        return self._needed.is_identity and self._needed.projection is None and self._needed.low is None
+
+    def _affine(self, dtype: np.dtype[Any], raw: Raw) -> tuple[Front | None, Raw, NDArray[Any], NDArray[Any]]:
+        """What is needed for y = W^T x' + f; matrices are made once."""
+        made: dict[Any, Any] = self.__dict__.setdefault("_affine_maps", {})
+        if dtype not in made:
+            F, f = (self.slow, self.slow_offset) if self.n_slow else (self.rest_inputs[:0], self.slow_offset)
+            W = np.vstack([F, self.rest_inputs + self.rest_slow @ F]).T
+            both = np.concatenate([f, self.rest_offset + self.rest_slow @ f])
+            made[dtype] = Front.of(self._needed, dtype), *(np.ascontiguousarray(A, dtype) for A in (W, both))
+        front, W, f = made[dtype]
+        return front, raw, W, f
 
     @cached_property
     def _needed(self) -> Frontend:

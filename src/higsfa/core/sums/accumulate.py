@@ -6,12 +6,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from higsfa.core.native.tile import Front, Raw, chunk_columns, empty_rows, sum_tile
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.sums import Sums, Tree, zero
-from higsfa.core.sums.tile import LocalMatrix, LocalPairs, LocalRuns, Part, Plan, Tile
+from higsfa.core.sums.tile import LocalEdges, LocalMatrix, LocalPairs, Part, Plan, Tile
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -42,6 +43,7 @@ class NodeSums:
     sums : of the present block, None before its first tile.
     product, channels : P (T, T) and S (K, T, T) of :class:`Part`, in the present block.
     low, high : range of the inputs in the present block.
+    edges : (M, T, T) for the M sets of edges of a tile, sums in the present block, each to be multiplied by its factor.
     """
 
     def __init__(
@@ -53,9 +55,10 @@ class NodeSums:
         self.tree = Tree()
         self.sums: Sums | None = None
         self.product: NDArray[Any] = np.zeros(0)
-        self.channels, self.low, self.high = self.product, self.product, self.product
+        self.channels, self.low, self.high, self.edges = (self.product,) * 4
         self._front = Front.of(frontend, dtype, shift)
         self._weights: Floats | None = None  # of the last part that was added to the product
+        self._factors: list[float] = []  # of the edges
 
     def add(self, raw: Raw, tile: Tile) -> None:
         """Add a tile, given the raw input of the node."""
@@ -67,14 +70,17 @@ class NodeSums:
             self.channels = second if self.dtype == np.float64 else np.zeros(second.shape, self.dtype)
             self.low, self.high = np.full(n_inputs, np.inf, self.dtype), np.full(n_inputs, -np.inf, self.dtype)
             self._weights = None
+            self.edges = np.zeros((len(tile.edges), *self.product.shape), self.dtype)
+            self._factors = [edges.factor for edges in tile.edges]  # the same in all tiles of a block
         limits = None if self.frontend.expansion.is_linear else (self.low, self.high)
-        found = sum_tile(self._front, raw, tile, self.product, self.channels, limits)
-        segments, by_function = self._add_with_numpy(raw, tile, self.sums) if found is None else found
+        found = sum_tile(self._front, raw, tile, self.product, self.channels, limits, self.edges)
+        segments, by_function = self._add_with_numpy(raw, tile) if found is None else found
         n = tile.selector.shape[0]
         self.sums.weights += tile.weights
         self.sums.first[:n] += tile.selector @ segments.T
         if len(by_function):
             self.sums.first[n:] += by_function
+        self.sums.edge_weight += sum(edges.total_weight for edges in tile.edges if isinstance(edges, LocalPairs))
         constant = [part.weights for part in tile.parts if part.weights.ndim == 1]
         self._weights = constant[-1] if constant else self._weights
 
@@ -87,6 +93,9 @@ class NodeSums:
             self._add_product_to_channels(self._weights)
         if self.channels is not sums.second:
             sums.second += self.channels
+        for factor, edges in zip(self._factors, self.edges, strict=True):
+            assert sums.edges is not None
+            sums.edges += factor * edges.astype(np.float64)
         np.minimum(sums.low, self.low, out=sums.low)
         np.maximum(sums.high, self.high, out=sums.high)
         self.tree.add(block, sums)
@@ -98,7 +107,7 @@ class NodeSums:
 
     # ---------------------------------------------------------------------------------------------- the reference
 
-    def _add_with_numpy(self, raw: Raw, tile: Tile, sums: Sums) -> tuple[Floats, Floats]:
+    def _add_with_numpy(self, raw: Raw, tile: Tile) -> tuple[Floats, Floats]:
         """Add second moments, edges and range of a tile; returns what :func:`sum_tile` does."""
         segments = np.zeros((self.frontend.n_variables, len(tile.starts)))
         by_function = np.zeros((len(tile.functions), self.frontend.n_variables))
@@ -109,13 +118,11 @@ class NodeSums:
             core = Z[:, : tile.n_core - start]  # a tile with a halo comes at once
             if len(tile.functions):
                 by_function += tile.functions[:, start : start + core.shape[1]].astype(self.dtype) @ core.T
-            pairs = [_PairSum(Z, edges) for edges in tile.edges if isinstance(edges, LocalPairs)]
-            for a in range(0, max([core.shape[1], *(pair.n_pairs for pair in pairs)]), step):
-                if tile.parts and a < core.shape[1]:
-                    self._add_chunk(core[:, a : a + step], start + a, tile, segments)
-                for pair in pairs:  # the samples are still in the cache
-                    pair.add(a, a + step)
-            _add_edges(sums, Z, tile, pairs)
+            for a in range(0, core.shape[1] if tile.parts else 0, step):
+                self._add_chunk(core[:, a : a + step], start + a, tile, segments)
+            for m, edges in enumerate(tile.edges):
+                for a in range(0, core.shape[1], step):
+                    self.edges[m] += _edge_sum(Z, edges, a, min(a + step, core.shape[1]))
         return segments, by_function
 
     def _variables(self, raw: Raw, start: int, tile: Tile) -> NDArray[Any]:
@@ -188,18 +195,6 @@ def pilot_shift(T: NDArray[Any]) -> Floats:
         return np.where(np.isfinite(mean) & (np.abs(mean) > 4 * spread), mean, 0.0)
 
 
-def _add_edges(sums: Sums, Z: NDArray[Any], tile: Tile, pairs: list[_PairSum]) -> None:
-    """Add edges within the tile, which is all in Z."""
-    for pair in pairs:
-        assert sums.edges is not None
-        sums.edges += pair.total()
-        sums.edge_weight += pair.weight
-    for edges in tile.edges:
-        if not isinstance(edges, LocalPairs):
-            assert sums.edges is not None
-            sums.edges += _cross_sum(Z, tile.n_core, edges)
-
-
 def _add_segments(Z: NDArray[Any], starts: Ints, sums: Floats) -> None:
     """Add sums of the columns of Z, over segments that begin at `starts`, to the columns of `sums`."""
     if len(starts) > FEW_SEGMENTS:
@@ -210,70 +205,45 @@ def _add_segments(Z: NDArray[Any], starts: Ints, sums: Floats) -> None:
         sums[:, k] += Z[:, a:b] @ ones[: b - a]
 
 
-def _cross_sum(Z: NDArray[Any], n_core: int, edges: LocalRuns | LocalMatrix) -> Floats:
-    """Sum over edges, both directions, of gamma (z - z')(z - z')^T without the degree terms, which are in the edge
-    weighting of the second moments."""
+def _edge_sum(Z: NDArray[Any], edges: LocalEdges, a: int, b: int) -> NDArray[Any]:
+    """The sum over the edges of samples a .. b, up to its factor; all samples of the tile are in Z."""
+    if isinstance(edges, LocalPairs):
+        some = np.flatnonzero((edges.i >= a) & (edges.i < b))
+        i, j = edges.i[some], edges.j[some]
+        D = _differences(Z, i, j, np.flatnonzero((np.diff(i) != 1) | (np.diff(j) != 1)) + 1)
+        if isinstance(edges.weight, np.ndarray):
+            D *= np.sqrt(edges.weight[some]).astype(D.dtype)
+        return np.asarray(D @ D.T)
     if isinstance(edges, LocalMatrix):
-        reached = (edges.matrix.astype(Z.dtype) @ Z.T).T
-        cross = (Z[:, :n_core] @ reached.T).astype(np.float64)
-    else:
-        cross = edges.weight * _run_cross(Z, edges)
-    return np.asarray(-2.0 * (cross + cross.T))
+        reached = (edges.matrix[a:b].astype(Z.dtype) @ Z.T).T
+        cross = Z[:, a:b] @ reached.T
+        return np.asarray(cross + cross.T)
+    first, last = edges.first[:, a:b], edges.last[:, a:b]
+    end = int(np.max(last, initial=b - 1)) + 1
+    pull = _pull(Z[:, a:end].T.astype(np.float64), first - a, last - a)
+    return np.asarray(Z[:, a:end] @ pull.astype(Z.dtype))
 
 
-class _PairSum:
-    """The whole sum for edges between pairs, from their differences, a few at a time."""
+def _pull(z: Floats, first: Ints, last: Ints) -> Floats:
+    """The sum of z_p - z_q over all edges between samples p and q, for each p: (n, T) -> (n, T).
 
-    def __init__(self, Z: NDArray[Any], edges: LocalPairs) -> None:
-        self._Z, self._edges = Z, edges
-        self._sum = np.zeros((len(Z), len(Z)), Z.dtype)
-        self._breaks = np.flatnonzero((np.diff(edges.i) != 1) | (np.diff(edges.j) != 1)) + 1
-
-    @property
-    def n_pairs(self) -> int:
-        return len(self._edges.i)
-
-    @property
-    def weight(self) -> float:
-        """Of all edges, both directions."""
-        return 2.0 * float(np.sum(np.broadcast_to(self._edges.weight, self._edges.i.shape)))
-
-    def add(self, a: int, b: int) -> None:
-        """Add pairs number a .. b."""
-        b = min(b, self.n_pairs)
-        if a >= b:
-            return
-        within = self._breaks[np.searchsorted(self._breaks, a, side="right") : np.searchsorted(self._breaks, b)]
-        D = _differences(self._Z, self._edges.i[a:b], self._edges.j[a:b], within - a)
-        if isinstance(self._edges.weight, np.ndarray):
-            D *= np.sqrt(self._edges.weight[a:b]).astype(D.dtype)
-        self._sum += D @ D.T
-
-    def total(self) -> Floats:
-        factor = 2.0 if isinstance(self._edges.weight, np.ndarray) else 2.0 * self._edges.weight
-        return np.asarray(factor * self._sum.astype(np.float64))
-
-
-def _run_cross(Z: NDArray[Any], edges: LocalRuns) -> Floats:
-    """Sum over p of z_p times the sum of z over the run of p, from cumulative sums, a few samples at a time."""
-    samples, n = Z.T, edges.first.shape[1]
-    total = np.zeros((len(Z), len(Z)))
-    reach = int(np.max(edges.last - np.arange(n), initial=0))
-    step = max(chunk_columns(len(Z), Z.itemsize), reach)
-    for a in range(0, n, step):
-        first, last = edges.first[:, a : a + step], edges.last[:, a : a + step]
-        some = last >= first
-        begin, end = int(first[some].min(initial=n)), int(last[some].max(initial=-1)) + 1
-        if end <= begin:
-            continue
-        sums = np.zeros((end - begin + 1, len(Z)))
-        np.cumsum(samples[begin:end], axis=0, dtype=np.float64, out=sums[1:])
-        reached = np.zeros((first.shape[1], len(Z)))
-        for lower, upper, there in zip(first, last, some, strict=True):
-            reached += sums[np.where(there, upper + 1 - begin, 0)]
-            reached -= sums[np.where(there, lower - begin, 0)]
-        total += samples[a : a + step][: len(reached)].T @ reached.astype(Z.dtype)
-    return total
+    The first samples are joined to runs first .. last of later ones, (runs, samples). What samples get from their runs
+    is a difference of two cumulative sums. What those of the run get begins at its first one and ends after its last.
+    """
+    n, T = z.shape
+    sums = np.zeros((n + 1, T))
+    np.cumsum(z, axis=0, out=sums[1:])
+    coming, degrees, joined = np.zeros((n + 1, T)), np.zeros(n + 1), np.zeros((n, T))
+    for lower, upper in zip(first, last, strict=True):
+        p = np.flatnonzero(upper >= lower)
+        lo, hi = lower[p], upper[p] + 1
+        joined[p] += sums[hi] - sums[lo]
+        coming += sp.csr_array((np.ones(len(p)), (lo, p)), (n + 1, n)) @ z
+        coming -= sp.csr_array((np.ones(len(p)), (hi, p)), (n + 1, n)) @ z
+        degrees += np.cumsum(np.bincount(lo, minlength=n + 1) - np.bincount(hi, minlength=n + 1))
+        degrees[p] += hi - lo
+    joined += np.cumsum(coming[:n], axis=0)
+    return degrees[:n, None] * z - joined
 
 
 def _differences(Z: NDArray[Any], i: Ints, j: Ints, breaks: Ints) -> NDArray[Any]:
@@ -281,7 +251,7 @@ def _differences(Z: NDArray[Any], i: Ints, j: Ints, breaks: Ints) -> NDArray[Any
     n = len(i)
     feature_major = Z.strides[-1] == Z.itemsize
     D = empty_rows(len(Z), n, Z.dtype) if feature_major else np.empty((n, len(Z)), Z.dtype).T
-    if len(breaks) > n // 64:
+    if n == 0 or len(breaks) > n // 64:
         np.subtract(Z[:, j], Z[:, i], out=D)
         return D
     for a, b in pairwise([0, *breaks.tolist(), n]):

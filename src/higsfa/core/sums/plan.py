@@ -139,7 +139,7 @@ class OrderedPlan(Plan):
                 continue
             weight = getattr(part.edges, "weight", 0.0)
             differences = part.edges.n_forward <= 2 * graph.n_samples or isinstance(weight, np.ndarray)
-            if not differences:
+            if not differences and isinstance(part.edges, SparseEdges):
                 e += part.edges.pair_degrees()
             local.append((part.edges, differences))
         channels, mix = reduce_weightings(np.stack([graph.vertex_weights, e, w]))
@@ -200,7 +200,7 @@ class OrderedPlan(Plan):
             weights = self.channels[:, 0]
             part, starts = make_part(0, hi - lo, weights), np.zeros(1, dtype=np.intp)
             return Tile(rows, hi - lo, (part,), starts, (hi - lo) * weights, weights[:, None].copy(), local)
-        weights, atoms = self.channels[:, core], self.atom_rows[:, core]
+        weights, atoms = self.channels.take(core, axis=1), self.atom_rows.take(core, axis=1)
         counted = weights[0] != 0 if len(weights) == 1 else np.asarray(weights.any(axis=0))
         moved = _changes(weights)
         starts, lengths = find_segments(moved | _changes(atoms) if len(atoms) else moved, len(core))
@@ -290,12 +290,15 @@ def _local(edges: ChainEdges | SparseEdges, differences: bool, lo: int, hi: int)
     end = min(hi, edges.first.shape[1])
     first, last, weight = edges.first[:, lo:end], edges.last[:, lo:end], edges.weight
     some = last >= first
-    reach = int(last[some].max(initial=hi - 1))
+    is_everywhere = bool(some.all())
+    reach = int((last if is_everywhere else last[some]).max(initial=hi - 1))
     outside = np.arange(hi, reach + 1)
 
     def build_chain(halo: Ints) -> LocalEdges:
         if differences:
-            if np.all((last == first)[some]):
+            if is_everywhere and len(first) == 1 and np.array_equal(first, last):  # most tiles: no selection is needed
+                i, j = np.arange(first.shape[1]), first[0]
+            elif np.all((last == first)[some]):
                 i, j = np.nonzero(some)[1], first[some]
             else:
                 i, j = _spell_out(first, last)
@@ -318,4 +321,6 @@ def _spell_out(first: Ints, last: Ints) -> tuple[Ints, Ints]:
 
 def _place(positions: Ints, lo: int, hi: int, halo: Ints) -> Ints:
     """Positions within the tile: the core first, then the halo."""
+    if len(halo) == 0 or (halo[0] == hi and halo[-1] - hi == len(halo) - 1):
+        return positions - lo
     return np.where(positions < hi, positions - lo, hi - lo + np.searchsorted(halo, positions))

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -81,9 +81,14 @@ def reduce_weightings(roles: Floats) -> tuple[Floats, Floats]:
     mix = np.zeros((len(roles), len(roles)))
     for r, role in enumerate(roles):
         if basis:
-            B = np.stack(basis, axis=1)
-            coefficients = np.linalg.lstsq(B, role, rcond=1e-10)[0]
-            if np.max(np.abs(B @ coefficients - role), initial=0.0) <= 1e-14 * np.max(np.abs(role), initial=0.0):
+            B, size = np.stack(basis), np.max(np.abs(role), initial=0.0)
+            if size == 0.0:
+                continue
+            if len(B) == 1:
+                coefficients = B @ role / (B[0] @ B[0])
+            else:
+                coefficients = np.linalg.lstsq(B.T, role, rcond=1e-10)[0]
+            if np.max(np.abs(coefficients @ B - role)) <= 1e-14 * size:
                 mix[r, : len(basis)] = coefficients
                 continue
         mix[r, len(basis)] = unit = unit_of(role)
@@ -142,6 +147,16 @@ class LocalPairs:
     j: Ints
     weight: Floats | float
 
+    @property
+    def factor(self) -> float:
+        """Of the sum of products of differences, times the roots of weights that are not all the same."""
+        return 2.0 if isinstance(self.weight, np.ndarray) else 2.0 * self.weight
+
+    @property
+    def total_weight(self) -> float:
+        """Both directions."""
+        return 2.0 * float(np.sum(self.weight) if isinstance(self.weight, np.ndarray) else len(self.i) * self.weight)
+
 
 @dataclass(frozen=True, eq=False)
 class LocalRuns:
@@ -151,12 +166,18 @@ class LocalRuns:
     last: Ints
     weight: float
 
+    @property
+    def factor(self) -> float:
+        """Of the sum of products of samples with their differences from those that they are joined to."""
+        return 2.0 * self.weight
+
 
 @dataclass(frozen=True, eq=False)
 class LocalMatrix:
-    """Edges as a sparse matrix (core x tile)."""
+    """Edges as a sparse matrix (core x tile). Their degrees are among the edge weights of the samples."""
 
     matrix: sp.csr_array
+    factor: ClassVar[float] = -2.0
 
 
 LocalEdges = LocalPairs | LocalRuns | LocalMatrix

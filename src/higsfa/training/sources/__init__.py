@@ -1,8 +1,9 @@
 """Sources of samples: one small interface over arrays, files, zarr, dask and images, and what is derived from them."""
 
+from typing import Any
+
 from higsfa.training.sources.arrays import Array, MappedFile, as_source, is_chunked
 from higsfa.training.sources.base import Delayed, Derived, Rows, Samples, Source, blocks, evenly_spread
-from higsfa.training.sources.lists import collected
 
 __all__ = [
     "Array",
@@ -18,3 +19,10 @@ __all__ = [
     "evenly_spread",
     "is_chunked",
 ]
+
+
+def collected(X: Any) -> Any:
+    """What :func:`higsfa.training.sources.lists.collected` makes of a list; pictures wait until there may be some."""
+    from higsfa.training.sources import lists
+
+    return lists.collected(X)
