@@ -78,6 +78,7 @@ PUBLIC = {
     "higsfa.plots": "Figures",
     "higsfa.datasets": "Data sets",
     "higsfa.experiments": "Experiments",
+    "higsfa.report": "Pages of a run",
     "higsfa.export": "Export",
 }
 

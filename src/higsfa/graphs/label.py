@@ -146,6 +146,13 @@ class CodeGraph(GraphRecipe):
         Which label, where there are several.
     n_features : int, optional
         How many codes are asked for, digits and products of them; all by default.
+
+    Examples
+    --------
+    >>> from higsfa.graphs import CodeGraph
+    >>> graph = CodeGraph().build(list("aabbccdd"))
+    >>> graph.free_responses().n_below(0.01)  # two digits tell four classes apart
+    2
     """
 
     def __init__(self, label: Any = None, n_features: int | None = None) -> None:
@@ -168,6 +175,14 @@ class UniformGraph(GraphRecipe):
 
     Added to a graph of labels, ``SerialGraph() + 0.1 * UniformGraph()``, it lets samples without labels count in the
     covariance, and makes features that vary with noise less attractive: semi-supervised learning.
+
+    Examples
+    --------
+    >>> from higsfa.graphs import SerialGraph, UniformGraph
+    >>> recipe = SerialGraph(n_groups=2) + 0.1 * UniformGraph()
+    >>> graph = recipe.build([20.0, 30.0, None, 50.0, 60.0])
+    >>> graph.vertex_weights.round(2).tolist()  # the third sample has no label, but counts
+    [1.1, 1.1, 0.1, 1.1, 1.1]
     """
 
     is_low_rank = True
