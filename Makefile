@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check --no-input
 KERNELS := $(wildcard src/higsfa/core/native/kernels.[ch])
 
-QUICK := tests/test_single_nodes.py tests/test_sklearn.py tests/test_networks.py tests/models tests/training/test_sources.py
+QUICK := tests/test_single_nodes.py tests/test_sklearn.py tests/test_sklearn_conventions.py tests/test_networks.py tests/models tests/training/test_sources.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

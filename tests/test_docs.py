@@ -3,6 +3,7 @@
 import ast
 import doctest
 import inspect
+import json
 import pathlib
 import re
 import tomllib
@@ -163,3 +164,40 @@ def test_the_reference_shows_all_public_modules():
     conf = ast.parse((DOCS / "conf.py").read_text())
     values = {node.targets[0].id: node.value for node in conf.body if isinstance(node, ast.Assign)}
     assert sorted(ast.literal_eval(values["PUBLIC"])) == PUBLIC
+
+
+def test_public_names_are_those_that_are_listed():
+    """A name that goes needs a deprecation first, see docs/versions.md; one that comes stays."""
+    found = sorted(f"{module}.{name}" for module in PUBLIC for name in import_module(module).__all__)
+    assert found == (ROOT / "tests" / "public_names.txt").read_text().split()
+
+
+def test_all_places_say_the_same_version():
+    import higsfa
+
+    assert f"version: {higsfa.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f'"higsfa": "{higsfa.__version__}"' in (DOCS / "run-folder.md").read_text()
+    assert f"\n## {higsfa.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("record", ["claims", "paper_scale"])
+def test_numbers_beside_the_paper_are_those_of_the_records(record):
+    """Each method's errors and rates, as they stand in the row of that method or below it."""
+    found = json.loads((ROOT / "benchmarks" / "results" / f"{record}.json").read_text())
+    found = found.get("scores", found)
+    column = {"paper_scale": 3, "claims": 4}[record]
+    rows = [
+        [cell.strip(" *") for cell in line.split("|")[1:-1]] for line in (DOCS / "paper.md").read_text().splitlines()
+    ]
+    table, method = {}, ""
+    for row in rows[next(i for i, row in enumerate(rows) if row[:2] == ["method", ""]) + 2 :]:
+        if not row:
+            break
+        method = row[0] or method
+        table[method, row[1]] = row[column]
+    names = {"PCA": "PCA", "HGSFA (G3)": "HGSFA", "HiGSFA (G3)": "HiGSFA", "chance": "chance"}
+    for shown, name in names.items():
+        assert table[shown, "age, MAE"] == f"{found[name]['mae']:.2f}"
+        assert table[shown, "age, RMSE"] == f"{found[name]['rmse']:.2f}"
+        for label in ("race", "gender"):
+            assert abs(float(table[shown, label].rstrip(" %")) - 100 * found[name][label]) <= 0.051

@@ -10,6 +10,7 @@ import sklearn
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 
@@ -67,9 +68,9 @@ def test_grid_search_routes_groups_and_weights_of_networks(digits):
     weight, person = np.where(digit < 5, 2.0, 1.0), np.arange(len(X)) % 60
     net = HiGSFA(LAYERS, graph="clustered", input_shape=(8, 8)).set_fit_request(sample_weight=True, groups=True)
     head = LabelClassifier(n_used_features=9).set_fit_request(sample_weight=False, groups=False)
-    head.set_score_request(sample_weight=True)
+    right = get_scorer("accuracy").set_score_request(sample_weight=False)
     model = make_pipeline(net, head)
-    search = GridSearchCV(model, {"higsfa__layer1__n_slow": [1, 3]}, cv=GroupKFold(2))
+    search = GridSearchCV(model, {"higsfa__layer1__n_slow": [1, 3]}, cv=GroupKFold(2), scoring=right)
     search.fit(X, digit, sample_weight=weight, groups=person)
     best = clone(net).set_params(layer1__n_slow=search.best_params_["higsfa__layer1__n_slow"])
     best.fit(X, digit, sample_weight=weight, groups=person)
