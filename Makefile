@@ -55,7 +55,7 @@ paper:  ## Build paper/paper.md to build/paper.pdf; needs pandoc and one of xela
 	@engine=$$(command -v xelatex || command -v typst || command -v weasyprint) || { \
 	    echo "error: pandoc needs one of xelatex, typst or weasyprint for PDF (pip install weasyprint is the smallest)" >&2; exit 1; }; \
 	mkdir -p build && pandoc paper/paper.md --citeproc --resource-path paper --bibliography paper/paper.bib \
-	    --pdf-engine "$$engine" --output build/paper.pdf && echo "open build/paper.pdf"
+	    --metadata author="The higsfa developers" --pdf-engine "$$engine" --output build/paper.pdf && echo "open build/paper.pdf"
 
 bench: $(VENV)/.installed-bench  ## Measure where the library stands, about 12 minutes; writes docs/performance.md
 	$(PY) benchmarks/suite.py
