@@ -66,7 +66,7 @@ def test_examples_of_the_gallery_say_what_they_show_and_draw_a_picture():
         assert "plt.show()" in text, path.name
 
 
-@pytest.mark.parametrize("name", ["guide", "held-out"])
+@pytest.mark.parametrize("name", ["guide", "held-out", "scikit-learn"])
 def test_code_of_pages_runs(name):
     found = doctest.testfile(str(DOCS / f"{name}.md"), module_relative=False)
     assert found.attempted > 0
