@@ -8,12 +8,12 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --quiet --quiet --disable-pip-version-check --no-input
 KERNELS := $(wildcard src/higsfa/core/native/kernels.[ch])
 
-QUICK := tests/test_single_nodes.py tests/test_sklearn.py tests/test_networks.py tests/models tests/training/test_sources.py
+QUICK := tests/test_single_nodes.py tests/test_sklearn.py tests/test_sklearn_conventions.py tests/test_networks.py tests/models tests/training/test_sources.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help test test-oldest wheels test-processors test-processors-quick demo docs bench soak paper-scale rat format clean
+.PHONY: help test test-oldest wheels test-processors test-processors-quick demo docs paper bench soak paper-scale rat format clean
 .PHONY: distclean
 
 help:  ## Show this list
@@ -48,6 +48,14 @@ demo: $(VENV)/.installed-plots  ## Run the demonstration; results go to demo/
 docs: $(VENV)/.installed-docs  ## Build the site with its gallery in docs/_build/html; warnings are errors
 	$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
+
+paper:  ## Build paper/paper.md to build/paper.pdf; needs pandoc and one of xelatex, typst, weasyprint
+	@command -v pandoc >/dev/null || { \
+	    echo "error: pandoc not found; install it (Debian, Ubuntu: apt install pandoc; or pip install pypandoc_binary)" >&2; exit 1; }
+	@engine=$$(command -v xelatex || command -v typst || command -v weasyprint) || { \
+	    echo "error: pandoc needs one of xelatex, typst or weasyprint for PDF (pip install weasyprint is the smallest)" >&2; exit 1; }; \
+	mkdir -p build && pandoc paper/paper.md --citeproc --resource-path paper --bibliography paper/paper.bib \
+	    --metadata author="The higsfa developers" --pdf-engine "$$engine" --output build/paper.pdf && echo "open build/paper.pdf"
 
 bench: $(VENV)/.installed-bench  ## Measure where the library stands, about 12 minutes; writes docs/performance.md
 	$(PY) benchmarks/suite.py

@@ -39,6 +39,9 @@ html_title = "higsfa"
 html_static_path = ["_static"]
 html_show_sourcelink = False
 html_copy_source = False
+html_show_search_summary = False  # it would be fetched, which browsers refuse for files
+html_context = {"default_mode": "auto"}
+html_sidebars = {"index": [], "guide": [], "coming-from": []}  # they have no pages below them
 html_theme_options = {
     "navigation_with_keys": False,
     "header_links_before_dropdown": 6,
@@ -78,6 +81,7 @@ PUBLIC = {
     "higsfa.plots": "Figures",
     "higsfa.datasets": "Data sets",
     "higsfa.experiments": "Experiments",
+    "higsfa.report": "Pages of a run",
     "higsfa.export": "Export",
 }
 

@@ -60,6 +60,14 @@ by_person = true
 repeats = 2
 test_share = 0.25
 
+[graph]  # one that leaves errors to look at
+parts = [
+    {{ kind = "serial", label = "age" }},
+    {{ kind = "clustered", label = "gender" }},
+    {{ kind = "clustered", label = "race" }},
+    {{ kind = "serial", label = "strength" }},
+]
+
 [comparison]
 methods = ["hgsfa", "pca", "lda", "chance"]
 n_used_features = {{ hgsfa = 10, pca = 10, lda = 1 }}

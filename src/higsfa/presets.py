@@ -120,26 +120,57 @@ def higsfa_g3(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> 
 
 
 def higsfa_g1(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
-    """The paper's HiGSFA network for age only (graph G1, serial with 32 groups); see :func:`higsfa_g3`."""
+    """The paper's HiGSFA network for age only (graph G1, serial with 32 groups); see :func:`higsfa_g3`.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> net = presets.higsfa_g1()
+    >>> net.graph, net.layers[0].n_slow, net.layers[-1].delta_threshold
+    (SerialGraph(label='age', n_groups=32), 1, 1.91)
+    """
     layers = _layers(_with_quadratic(_G1_QUADRATIC), _HIGSFA_OUT, n_slow=(1, 2), delta_threshold=1.91)
     graph = SerialGraph("age", n_groups=32) if graph is None else graph
     return HiGSFA(layers, graph=graph, input_shape=input_shape, **params)
 
 
 def higsfa_lopo(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
-    """The paper's leave-one-person-out network: normalised quadratic terms, fewer outputs; see :func:`higsfa_g3`."""
+    """The paper's leave-one-person-out network: normalised quadratic terms, fewer outputs; see :func:`higsfa_g3`.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> [layer.n_components for layer in presets.higsfa_lopo().layers]
+    [18, 27, 35, 62, 74, 82, 82, 87, 77, 75]
+    """
     expansions = [text.replace("quadratic", "normalized_quadratic") for text in _with_quadratic(_G3_QUADRATIC)]
     return HiGSFA(_layers(expansions, _LOPO_OUT), graph=_or_g3(graph), input_shape=input_shape, **params)
 
 
 def hgsfa_g3(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HGSFA:
-    """The paper's HGSFA network for graph G3, with slow features only; see :func:`higsfa_g3`."""
+    """The paper's HGSFA network for graph G3, with slow features only; see :func:`higsfa_g3`.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> net = presets.hgsfa_g3(n_jobs=2)
+    >>> type(net).__name__, len(net.layers), net.layers[-1].n_components
+    ('HGSFA', 10, 75)
+    """
     layers = _layers(_HGSFA_EXPANSIONS, _HGSFA_OUT)
     return HGSFA(layers, graph=_or_g3(graph), input_shape=input_shape, **params)
 
 
 def higsfa_g3_hgsfa_parameters(input_shape: Any = (96, 96), graph: Any = None, **params: Any) -> HiGSFA:
-    """The paper's control experiment: HiGSFA nodes with the hyper-parameters of :func:`hgsfa_g3`."""
+    """The paper's control experiment: HiGSFA nodes with the hyper-parameters of :func:`hgsfa_g3`.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> net, other = presets.higsfa_g3_hgsfa_parameters(), presets.hgsfa_g3()
+    >>> type(net).__name__, [layer.expansion for layer in net.layers] == [layer.expansion for layer in other.layers]
+    ('HiGSFA', True)
+    """
     layers = _layers(_HGSFA_EXPANSIONS, _HGSFA_OUT)
     return HiGSFA(layers, graph=_or_g3(graph), input_shape=input_shape, **params)
 
@@ -158,6 +189,17 @@ def qhsfa_1d(n_inputs: int, k: int = 8, **params: Any) -> HSFA:
         An even number.
     **params
         Other parameters of :class:`higsfa.HSFA`.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> print(presets.qhsfa_1d(32))  # doctest: +ELLIPSIS
+    HSFA for input 32, not fitted
+    layer  nodes  field  stride  sees  inputs  expanded  out
+        1      4      8       8     8       8        44    4
+        2      2      2       2    16       8        44    4
+        3      1      2       2    32       8        44    4
+    (nodes: ...)
     """
     if k < 2 or k % 2:
         raise ValueError(f"k must be an even number of at least 2, got {k}")
@@ -221,7 +263,15 @@ def rat_hisfa(n_slow: int = 6, n_fields: Sequence[int | None] = (None, None), **
 
 
 def rat_hsfa(n_fields: Sequence[int | None] = (None, None), **params: Any) -> HSFA:
-    """The network of :func:`rat_hisfa` with slow features only."""
+    """The network of :func:`rat_hisfa` with slow features only.
+
+    Examples
+    --------
+    >>> from higsfa import presets
+    >>> net = presets.rat_hsfa(n_fields=(40, None))
+    >>> type(net).__name__, net.input_shape, net.layers[0].n_fields
+    ('HSFA', (40, 320, 3), 40)
+    """
     return HSFA(_rat_layers(None, n_fields), **{"input_shape": (40, 320, 3), **params})
 
 

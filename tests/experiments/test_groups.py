@@ -82,7 +82,7 @@ def test_a_run_writes_how_far_probabilities_can_be_believed(real, name):
     np.testing.assert_allclose(found["probability"], mean, rtol=1e-5)
     assert sum(found["count"]) == known.sum()
     distance = np.dot(found["count"], np.abs(rate - mean)) / known.sum()
-    np.testing.assert_allclose(found["error"], distance, rtol=1e-4)
+    np.testing.assert_allclose(found["error"], distance, rtol=1e-4, atol=1e-9)
 
 
 def test_probabilities_that_are_right_have_no_calibration_error():

@@ -8,7 +8,7 @@ from higsfa.experiments import ExperimentError, load_config, with_values
 from higsfa.experiments.interface import Counted
 from higsfa.experiments.methods import make_graph, make_network, methods_of
 from higsfa.experiments.split import Label
-from higsfa.graphs import ClusteredGraph, GraphSum, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
+from higsfa.graphs import ClusteredGraph, GraphSum, LabelGraph, MixedGraph, SequenceGraph, SerialGraph, WindowGraph
 from higsfa.training.sources import blocks
 
 AGE, SEX = Label("age", True, "years"), Label("sex", False, None)
@@ -40,7 +40,7 @@ def test_a_part_is_a_recipe_of_its_kind(part, expected):
 
 def test_graphs_are_sums_of_their_parts_with_weights():
     auto = make_graph(faces(graph__parts="auto"), [AGE, SEX])
-    assert [type(graph) for graph in auto.graphs] == [SerialGraph, ClusteredGraph]
+    assert [type(graph) for graph in auto.graphs] == [LabelGraph, ClusteredGraph]
     assert [graph.label for graph in auto.graphs] == ["age", "sex"]
     assert isinstance(make_graph(faces(graph__parts="auto"), [SEX]), ClusteredGraph)
     weighted = make_graph(faces(graph__parts=[{"kind": "clustered", "label": "sex", "weight": 0.5}]), [SEX])

@@ -59,7 +59,7 @@ def test_the_kind_of_the_file_reaches_line_graph_and_head(config, tmp_path, kind
     assert run.metrics["labels"][0]["kind"] == kind
     network, head = load(tmp_path / "run" / "model.higsfa"), load(tmp_path / "run" / "head.higsfa")
     assert network.label_kinds == head.label_kinds == {"decade": kind}
-    assert type(network.graph).__name__ == {"numeric": "SerialGraph", "categorical": "ClusteredGraph"}[kind]
+    assert type(network.graph).__name__ == {"numeric": "LabelGraph", "categorical": "ClusteredGraph"}[kind]
     assert head.is_numeric_ == {"decade": kind == "numeric"}
 
 

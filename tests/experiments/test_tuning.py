@@ -393,7 +393,7 @@ def test_settings_follow_from_the_config(config, pictures, small):
     assert names(config) == {
         "width": ["0.7", "1.4"],
         "shrinkage": ["0.01", "0.1", "auto"],
-        "graph": ["age x 3", "gender x 3", "label functions"],
+        "graph": ["age x 3", "gender x 3", "serial"],
     }
     grey = small("folder", data__folder=str(pictures), data__csv=str(pictures / "labels.csv"), data__labels=["age"])
     found = names(grey)

@@ -132,3 +132,12 @@ def test_labels_and_values_that_a_run_does_not_know_are_named(real, wanted, word
 def test_one_photograph_is_morphed(real):
     with pytest.raises(ExperimentError, match="holds 3 pictures: give one"):
         real.run.morph(real.photos, age=20)
+
+
+@pytest.mark.parametrize("factor", [1 / 255, 10.0])
+def test_arrays_of_another_range_than_that_of_training_are_warned_of(real, factor):
+    run = Run(real.folder)
+    images = np.asarray(run.pictures(real.photos), dtype=np.float64)
+    run.predict(images)
+    with pytest.warns(UserWarning, match=r"pictures: values are .* black is 0 and whose white is 255: scale them"):
+        run.predict(images * factor)

@@ -35,6 +35,15 @@ class ImageSet:
         Centres of the eyes, (x, y) in pixels, the one further to the left in the image first; NaN where unknown.
     skipped : tuple of str
         What was left out, and why.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from higsfa.datasets import ImageSet
+    >>> found = ImageSet("mine", (Path("a.png"), Path("b.png")), {"age": np.array([31.0, np.nan])})
+    >>> found.subset(~np.isnan(found.labels["age"]))
+    <ImageSet mine: 1 images, labels ['age'], no eyes>
     """
 
     name: str

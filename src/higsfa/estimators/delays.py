@@ -6,15 +6,15 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin, _fit_context
+from sklearn.base import TransformerMixin, _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted
 
 from higsfa.estimators.recordings import OverRecordings, Recordings, averaged, with_past
-from higsfa.estimators.validation import assign, check_data
+from higsfa.estimators.validation import Estimator, assign, check_data, fit_task
 
 
-class DelayEmbedding(OverRecordings, TransformerMixin, BaseEstimator):
+class DelayEmbedding(OverRecordings, TransformerMixin, Estimator):
     """Put the samples before each sample beside it: x(t), x(t - step), ..., x(t - delays * step).
 
     A function of one sample cannot tell in which direction a signal moves, or where a hidden variable is; a function of
@@ -81,7 +81,8 @@ class DelayEmbedding(OverRecordings, TransformerMixin, BaseEstimator):
         -------
         self
         """
-        check_data(self, Recordings.of(X, groups).X, reset=True, look=False)
+        with fit_task(self, X, y):
+            check_data(self, Recordings.of(X, groups).X, reset=True, look=False)
         return self
 
     def _features(self, given: Recordings, out: Any) -> tuple[Any, Any]:

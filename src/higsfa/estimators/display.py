@@ -1,7 +1,10 @@
-"""Tables of the architecture of a network, as text and HTML."""
+"""Tables of the architecture of a network, as text and HTML; its progress, as a bar and for callbacks."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from html import escape
 from typing import Any
 
@@ -85,11 +88,114 @@ class Shown:
         rows = self._rows()
         return repr(self) if rows is None else f"{self._title()}\n{text_table(rows)}"
 
-    def _repr_html_(self) -> Any:
-        rows = self._rows()
-        return super()._repr_html_() if rows is None else html_table(self._title(), rows)  # type: ignore[misc]
+    def _html_repr(self) -> str:
+        """That of scikit-learn, with parameters, and the layers below it."""
+        rows, parameters = self._rows(), super()._html_repr()  # type: ignore[misc]
+        return str(parameters if rows is None else parameters + html_table(self._title(), rows))
 
 
 def by(sizes: Any) -> str:
     """Sizes as in 3x4."""
     return "x".join(map(str, sizes))
+
+
+OnLayer = Callable[[int, int], Callable[[int], None]]
+"""A function that announces a layer and its number of steps, and returns one that counts steps."""
+PARTS = 10
+"""Tasks that callbacks see of a layer: a layer may have thousands of steps."""
+
+
+@contextmanager
+def told(network: Any, task: Any, show: OnLayer, prefix: str = "") -> Iterator[OnLayer]:
+    """What `show` is told goes to callbacks as well, if `task` is that of a fit that has any."""
+    if task is None:
+        yield show
+        return
+    tasks = LayerTasks(network, task, prefix)
+
+    def on_layer(layer: int, steps: int) -> Callable[[int], None]:
+        shown, advance = show(layer, steps), tasks.begin(layer, steps)
+
+        def on_node(done: int) -> None:
+            shown(done)
+            advance(done)
+
+        return on_node
+
+    yield on_layer
+    tasks.end()
+
+
+class LayerTasks:
+    """Layers as tasks for callbacks of scikit-learn, each of at most `PARTS` parts; told by any thread."""
+
+    def __init__(self, network: Any, task: Any, prefix: str) -> None:
+        self.network, self.task, self.prefix = network, task, prefix
+        self.lock, self.layer = threading.Lock(), None
+
+    def begin(self, layer: int, steps: int) -> Callable[[int], None]:
+        self.end()
+        parts, self.n_steps, self.n_told = min(PARTS, steps), 0, 0
+        own = self.layer = self.task.subcontext(f"{self.prefix}layer {layer + 1}", max_subtasks=parts)
+        own.call_on_fit_task_begin(estimator=self.network)
+
+        def advance(done: int) -> None:
+            with self.lock:
+                self.n_steps += done
+                while self.n_told < min(parts, self.n_steps * parts // steps):
+                    self.n_told += 1
+                    part = own.subcontext("part")
+                    part.call_on_fit_task_begin(estimator=self.network)
+                    part.call_on_fit_task_end(estimator=self.network)
+
+        return advance
+
+    def end(self) -> None:
+        if self.layer is not None:
+            self.layer.call_on_fit_task_end(estimator=self.network)
+        self.layer = None
+
+
+@contextmanager
+def progress(verbose: int, plans: list[LayerPlan], prefix: str = "") -> Iterator[OnLayer]:
+    """A bar on the screen."""
+    if not verbose:
+        yield lambda layer, steps: lambda done: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    work = [_cost(plan) for plan in plans]
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    lock = threading.Lock()
+    with Progress(*columns, refresh_per_second=4) as bar:
+        whole = bar.add_task("network", total=sum(work))
+
+        def on_layer(layer: int, steps: int) -> Callable[[int], None]:
+            plan = plans[layer]
+            shape = "x".join(map(str, plan.fields.shape))
+            bar.update(
+                whole,
+                description=f"{prefix}layer {layer + 1} of {len(plans)} ({shape} nodes)",
+                completed=sum(work[:layer]),
+            )
+            share = work[layer] / max(1, steps)
+
+            def on_node(done: int) -> None:
+                with lock:
+                    bar.advance(whole, share * done)
+
+            return on_node
+
+        yield on_layer
+        bar.update(whole, completed=sum(work), description=f"{len(plans)} layers")
+
+
+def _cost(plan: LayerPlan) -> float:
+    return float(plan.fields.n_nodes) * plan.frontend_size**2

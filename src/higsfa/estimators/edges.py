@@ -7,12 +7,21 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from higsfa.core.edges import Edges, EdgesInverse
-from higsfa.estimators.validation import assert_finite, assign, batches, check_data
+from higsfa.estimators.validation import (
+    Estimator,
+    assert_finite,
+    assign,
+    batches,
+    check_data,
+    fit_task,
+    like,
+    read_features,
+)
 from higsfa.training.sources import Source, evenly_spread
 from higsfa.training.sources.derived import Mapped
 
@@ -25,7 +34,7 @@ N_PILOT, PILOT_VALUES = 512, 2**25
 MOST_CHANNELS = 4
 
 
-class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Strength of edges in each direction, in each cell of a picture.
 
     A fixed description of pictures, whose pixels depend more on light than on the label. It is the first step of
@@ -88,7 +97,8 @@ class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         -------
         self
         """
-        return self.fit_source(check_data(self, X, reset=True, allow_nd=True), self.input_shape)
+        with fit_task(self, X, y):
+            return self.fit_source(check_data(self, X, reset=True, allow_nd=True), self.input_shape)
 
     def fit_source(self, source: Source, shape: Any) -> OrientedEdges:
         """Fit to samples that have been checked, of this shape (theirs by default)."""
@@ -135,7 +145,7 @@ class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         out = np.empty((len(source), self._n_features_out), np.float32)
         for where, part in batches(source, 1024):
             out[where] = self.edges_(part).reshape(len(part), -1)
-        return out
+        return like(X, out)
 
     def inverse_transform(self, Y: Any) -> np.ndarray:
         """Pictures that have about these edges, with the usual brightness and contrast.
@@ -149,10 +159,10 @@ class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         array of shape (n_samples, ...)
         """
         check_is_fitted(self)
-        Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y")
+        given, Y = Y, read_features(Y)
         if Y.shape[1] != self._n_features_out:
             raise ValueError(f"Y has {Y.shape[1]} features, but {self._n_features_out} are made of a picture")
-        return self._inverse(self.edges_, Y)
+        return like(given, self._inverse(self.edges_, Y))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

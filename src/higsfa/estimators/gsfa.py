@@ -13,7 +13,7 @@ from higsfa.core.sums.plan import make_plan
 from higsfa.estimators.choice import copies_together, divide, gather_folds
 from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined, samples_of
-from higsfa.estimators.validation import BUILT, LABEL_KINDS, assign, check_data, unchanged_on_error
+from higsfa.estimators.validation import BUILT, LABEL_KINDS, assign, check_data, fit_task, unchanged_on_error
 from higsfa.graphs import (
     AutoGraph,
     ClusteredGraph,
@@ -63,7 +63,7 @@ class LabelledEstimator(StreamEstimator):
 
         {parameters}
         """
-        with unchanged_on_error(self), np.errstate(all="ignore"):
+        with unchanged_on_error(self), fit_task(self, X, y), np.errstate(all="ignore"):
             X = check_data(self, X, reset=True, min_samples=2)
             n, y = len(X), as_labels(y)
             if not isinstance(graph, TrainingGraph):

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
+from sklearn.base import ClassifierMixin, RegressorMixin, _fit_context
 from sklearn.metrics import r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, assert_all_finite, column_or_1d
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from higsfa.core.graph.labels import holds_classes, label_names, missing, numeric, pick_label
 from higsfa.estimators.label_task import (
@@ -34,7 +34,7 @@ from higsfa.estimators.label_task import (
     numbers_of_features,
     per_label,
 )
-from higsfa.estimators.validation import LABEL_KINDS, assign, unchanged_on_error
+from higsfa.estimators.validation import LABEL_KINDS, Estimator, assign, fit_task, read_data, unchanged_on_error
 from higsfa.graphs import check_weights
 from higsfa.training.runner import one_blas_thread
 
@@ -43,7 +43,7 @@ __all__ = ["GaussianClasses", "LabelClassifier", "LabelHead", "LabelRegressor"]
 Floats = NDArray[np.float64]
 
 
-class LabelHead(BaseEstimator):
+class LabelHead(Estimator):
     r"""Label estimates from features: the supervised step on top of a network.
 
     For every label, one full-covariance Gaussian per class is fitted to the first few features, with the class
@@ -173,8 +173,8 @@ class LabelHead(BaseEstimator):
         -------
         self
         """
-        with unchanged_on_error(self):
-            X = validate_data(self, X, dtype=np.float64)
+        with unchanged_on_error(self), fit_task(self, X, y):
+            X = read_data(self, X, dtype=np.float64)
             y = self._checked_labels(y)
             self.label_names_ = names = label_names(y)
             if not names:
@@ -213,7 +213,7 @@ class LabelHead(BaseEstimator):
         """
         check_is_fitted(self, "models_")
         index = getattr(X, "index", None)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = read_data(self, X, dtype=np.float64, reset=False)
         estimates = {name: self._predict_label(name, X) for name in self.label_names_}
         if self.output_form_ == "frame":
             import pandas as pd
@@ -244,7 +244,7 @@ class LabelHead(BaseEstimator):
             label = self.label_names_[0]
         if label not in self.label_names_:
             raise ValueError(f"label={label!r} is not one of the labels that fit saw: {self.label_names_}")
-        X = validate_data(self, X, dtype=np.float64, reset=False)[:, : self.n_used_features_[label]]
+        X = read_data(self, X, dtype=np.float64, reset=False)[:, : self.n_used_features_[label]]
         model = self.models_[label]
         if isinstance(model, GaussianClasses):
             return model.posterior(X)
@@ -273,7 +273,7 @@ class LabelHead(BaseEstimator):
         score : float
         """
         check_is_fitted(self, "models_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = read_data(self, X, dtype=np.float64, reset=False)
         w = check_weights(sample_weight, len(X))
         columns = {name: pick_label(y, name, len(X)) for name in self.label_names_}
         return float(np.mean([self._score_label(name, X, column, w) for name, column in columns.items()]))

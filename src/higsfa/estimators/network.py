@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from numbers import Integral
@@ -15,12 +12,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK
 from higsfa.estimators.choice import find_halves
-from higsfa.estimators.display import Shown
+from higsfa.estimators.display import Shown, progress, told
 from higsfa.estimators.edges import OrientedEdges, make_front
 from higsfa.estimators.layer import Layer, design_pyramid
 from higsfa.estimators.validation import (
@@ -34,8 +31,11 @@ from higsfa.estimators.validation import (
     dask_transform,
     explained,
     feature_names,
+    fit_task,
     is_dask,
+    like,
     product_dtype,
+    read_features,
     unchanged_on_error,
     warn_if_channels_first,
     working_dtype,
@@ -217,34 +217,43 @@ class Network(Shown, Extractor):
                 check_n_slow(plan.options.n_slow, plan.n_components, f"layer {number}: ")
             dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=precision) for plan in plans]
-            held_out: Any = [None] * len(plans)
-            if is_open:
-                halves = None if is_built else find_halves(source, recipe, y, graph.sample_weight, groups)
-                plans, held_out = self._chosen(plans, halves, pixels, dtype)
-            saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)
-            with explained(self, pixels), progress(self.verbose, plans) as on_layer:
-                trained = train_network(
-                    plans,
-                    source.take,
-                    graph,
-                    source.dtype,
-                    dtype,
-                    n_jobs=self._n_jobs(),
-                    limit=parse_memory(self.memory_limit),
-                    on_layer=on_layer,
-                    engine=self.engine,
-                    spill=self.spill,
-                    checkpoint=saved,
-                )
-            self._adopt(trained, shape, front)
-            self.held_out_ = held_out
+            halves, held_out = None, [None] * len(plans)
+            if is_open and not is_built:
+                halves = find_halves(source, recipe, y, graph.sample_weight, groups)
+            with fit_task(self, X, y, len(plans) * (1 if halves is None else 2)) as task:
+                if is_open:
+                    plans, held_out = self._chosen(plans, halves, pixels, dtype, task)
+                saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)
+                with explained(self, pixels), progress(self.verbose, plans) as show, told(self, task, show) as on_layer:
+                    trained = train_network(
+                        plans,
+                        source.take,
+                        graph,
+                        source.dtype,
+                        dtype,
+                        n_jobs=self._n_jobs(),
+                        limit=parse_memory(self.memory_limit),
+                        on_layer=on_layer,
+                        engine=self.engine,
+                        spill=self.spill,
+                        checkpoint=saved,
+                    )
+                self._adopt(trained, shape, front)
+                self.held_out_ = held_out
         return self
 
-    def _chosen(self, plans: list[LayerPlan], halves: Any, source: Source, dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    def _chosen(
+        self, plans: list[LayerPlan], halves: Any, source: Source, dtype: np.dtype[Any], task: Any
+    ) -> tuple[Any, Any]:
         """Plans with what was left open filled in, and how layers did on unseen samples."""
         if halves is None:
             return [replace(plan, options=plan.options.settled()) for plan in plans], [None] * len(plans)
-        with explained(self, source), progress(self.verbose, plans, "shrinkage, ") as on_layer:
+        prefix = "shrinkage, "
+        with (
+            explained(self, source),
+            progress(self.verbose, plans, prefix) as show,
+            told(self, task, show, prefix) as on_layer,
+        ):
             return choose_options(
                 plans,
                 halves,
@@ -337,7 +346,7 @@ class Network(Shown, Extractor):
                 for layer in self._trained:
                     block = layer.encode(block, dtype, run)
                 out[where] = block.reshape(self.n_components_, -1).T
-        return out
+        return like(X, out)
 
     def inverse_transform(self, Y: Any) -> np.ndarray:
         """Reconstruct inputs top-down, node by node; where fields overlap, their reconstructions are averaged.
@@ -351,7 +360,7 @@ class Network(Shown, Extractor):
         array of shape (n_samples, ...)
         """
         check_is_fitted(self, "_trained")
-        Y = check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y")
+        given, Y = Y, read_features(Y)
         if Y.shape[1] != self.n_components_:
             raise ValueError(f"Y has {Y.shape[1]} features, but this network makes {self.n_components_}")
         top, bottom = self._trained[-1].plan, self._trained[0].plan
@@ -363,7 +372,8 @@ class Network(Shown, Extractor):
                 for layer in reversed(self._trained):
                     block = layer.decode(block, run)
                 out[lo : lo + 1024] = block.reshape(-1, len(part)).T
-        return out.reshape(-1, *self.input_shape_) if self.front_ is None else self.front_.inverse_transform(out)
+        pictures = out.reshape(-1, *self.input_shape_) if self.front_ is None else self.front_.inverse_transform(out)
+        return like(given, pictures)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names such as ``higsfa_slow0``, then ``higsfa_rec0``; with several top nodes ``higsfa_node0_slow0``."""
@@ -400,50 +410,3 @@ class Network(Shown, Extractor):
                 layers[number - 1] = value
                 self.layers = layers
         return self
-
-
-@contextmanager
-def progress(
-    verbose: int, plans: list[LayerPlan], prefix: str = ""
-) -> Iterator[Callable[[int, int], Callable[[int], None]]]:
-    """Yields a function that announces a layer and its number of steps, and returns one that counts steps."""
-    if not verbose:
-        yield lambda layer, steps: lambda done: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    work = [_cost(plan) for plan in plans]
-    columns = (
-        TextColumn("[bold]{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    lock = threading.Lock()
-    with Progress(*columns, refresh_per_second=4) as bar:
-        whole = bar.add_task("network", total=sum(work))
-
-        def on_layer(layer: int, steps: int) -> Callable[[int], None]:
-            plan = plans[layer]
-            shape = "x".join(map(str, plan.fields.shape))
-            bar.update(
-                whole,
-                description=f"{prefix}layer {layer + 1} of {len(plans)} ({shape} nodes)",
-                completed=sum(work[:layer]),
-            )
-            share = work[layer] / max(1, steps)
-
-            def on_node(done: int) -> None:
-                with lock:
-                    bar.advance(whole, share * done)
-
-            return on_node
-
-        yield on_layer
-        bar.update(whole, completed=sum(work), description=f"{len(plans)} layers")
-
-
-def _cost(plan: LayerPlan) -> float:
-    return float(plan.fields.n_nodes) * plan.frontend_size**2

@@ -32,7 +32,9 @@ from higsfa.estimators.validation import (
     explained,
     feature_names,
     is_dask,
+    like,
     product_dtype,
+    read_features,
     report_not_finite,
     unchanged_on_error,
     working_dtype,
@@ -281,8 +283,9 @@ class NodeEstimator(Extractor):
         self._node  # noqa: B018  an error if nothing was fitted
         if is_dask(X):
             return dask_transform(self, X)
-        X = check_data(self, X, reset=False, min_samples=0)
-        return self._encode(X, check_out(out, (len(X), self._node.n_components), product_dtype(X.dtype), X))
+        source = check_data(self, X, reset=False, min_samples=0)
+        out = check_out(out, (len(source), self._node.n_components), product_dtype(source.dtype), source)
+        return like(X, self._encode(source, out))
 
     def _encode(self, X: Source, out: Any) -> Any:
         work = product_dtype(X.dtype) if self._node.fits_single else np.dtype(np.float64)
@@ -313,11 +316,10 @@ class NodeEstimator(Extractor):
         self._node  # noqa: B018
         if getattr(Y, "shape", ())[1:] == (0,):
             Y = np.asarray(Y, dtype=np.float64)  # a DataFrame without columns has no type that could be checked
-        given: dict[str, Any] = {"ensure_min_samples": 0, "ensure_min_features": 0, "ensure_all_finite": finite}
-        Y = check_array(Y, dtype=[np.float64, np.float32], input_name="Y", **given)
+        given, Y = Y, read_features(Y, ensure_min_features=0, ensure_all_finite=finite)
         if Y.shape[1] != self._node.n_components:
             raise ValueError(f"Y has {Y.shape[1]} features, but {type(self).__name__} makes {self._node.n_components}")
-        return np.ascontiguousarray(self._node.decode(Y.T).T)
+        return like(given, np.ascontiguousarray(self._node.decode(Y.T).T))
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the class and kind: ``igsfa_slow0`` ... for slow features, ``igsfa_rec0`` ... for the others."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils._set_output import _wrap_data_with_container
 
 from higsfa.core.graph.build import recording_lengths
-from higsfa.estimators.validation import assert_finite, batches, is_dask
+from higsfa.estimators.validation import assert_finite, batches, is_dask, like
 from higsfa.training.sources import Array, Delayed, Source, as_source, collected, is_chunked
 
 Ints = NDArray[np.intp]
@@ -289,7 +289,7 @@ class OverRecordings:
 
     def _contained(self, values: Any, X: Any) -> Any:
         """Features of one array or table, in the container that `set_output` asks for."""
-        return _wrap_data_with_container("transform", values, X, self)
+        return _wrap_data_with_container("transform", like(X, values), X, self)
 
     def _features(self, given: Recordings, out: Any) -> tuple[Any, Any]:
         """Features of all samples, or of those that are kept, and which are; None for all."""

@@ -22,6 +22,7 @@ from higsfa.estimators.validation import (
     check_data,
     check_out,
     dask_transform,
+    fit_task,
     product_dtype,
     unchanged_on_error,
     warn_if_recording,
@@ -70,7 +71,7 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
 
         {parameters}
         """
-        with unchanged_on_error(self), np.errstate(all="ignore"):
+        with unchanged_on_error(self), fit_task(self, X, y), np.errstate(all="ignore"):
             given = Recordings.of(X, groups)
             source = check_data(self, given.X, reset=True, min_samples=2)
             warn_if_recording(y, groups)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from numbers import Integral
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import assert_all_finite
+from sklearn.utils._array_api import get_namespace
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_array, validate_data
 
 from higsfa.core.expansion.expansion import Expansion
 from higsfa.core.graph.labels import KINDS, as_labels, label_names
@@ -21,18 +26,57 @@ from higsfa.core.sums.accumulate import PILOT
 from higsfa.graphs import AutoGraph, GraphSum, SequenceGraph, as_recipe, check_weights
 from higsfa.training.sources import Array, MappedFile, Source, as_source, collected, is_chunked
 
+if TYPE_CHECKING:
+    CallbackSupportMixin: Any = object
+else:
+    try:
+        from sklearn.callback import CallbackSupportMixin
+    except ImportError:  # before scikit-learn 1.9
+
+        class CallbackSupportMixin: ...
+
+
 BUILT = "graph: a graph that is built has its sample_weight and groups already; pass them to recipe.build, not to fit"
 LABEL_KINDS: list[Any] = [dict, StrOptions(set(KINDS)), None]
 """What the parameter `label_kinds` may be."""
 LAG: list[Any] = [Interval(Integral, 1, None, closed="left"), "array-like"]
 """What the parameter `lag` may be."""
+CALLBACKS = ("_callback_fit_ctx", "_skl_callbacks_to_teardown")
+"""What scikit-learn notes on an estimator whose fit has callbacks."""
 LAZY_PILOT = 64
 """Samples that are looked at beforehand where reading them takes work."""
 
 
-class Extractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Estimator(CallbackSupportMixin, BaseEstimator):
+    """An estimator whose HTML form links to our pages, and which takes callbacks where scikit-learn has them."""
+
+    def _get_doc_link(self) -> str:
+        address = docs_address()
+        return f"{address}/generated/higsfa.{type(self).__name__}.html" if address else ""
+
+
+def docs_address() -> str:
+    """Where the site is: ``HIGSFA_DOCS`` in the environment, or what ``make docs`` built beside this source; or ""."""
+    built = Path(__file__).resolve().parents[3] / "docs" / "_build" / "html"
+    return os.environ.get("HIGSFA_DOCS", built.as_uri() if (built / "index.html").exists() else "").rstrip("/")
+
+
+@contextmanager
+def fit_task(estimator: Any, X: Any, y: Any, max_subtasks: int = 0) -> Iterator[Any]:
+    """A fit as a task that callbacks of scikit-learn are told of; yields its context, None if there are none."""
+    if not getattr(estimator, "_skl_callbacks", None):
+        yield None
+        return
+    context = estimator._init_callback_context(max_subtasks=max_subtasks)
+    context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+    yield context
+    context.call_on_fit_task_end(estimator=estimator, X=X, y=y, reconstruction_attributes=dict)
+
+
+class Extractor(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """A scikit-learn transformer that makes `n_components_` features."""
 
+    __metadata_request__transform = {"out": UNUSED}
     _needs_labels = False
 
     @property
@@ -88,8 +132,9 @@ def unchanged_on_error(estimator: BaseEstimator) -> Iterator[None]:
     try:
         yield
     except BaseException:
+        kept = {name: value for name, value in estimator.__dict__.items() if name in CALLBACKS}  # still to be ended
         estimator.__dict__.clear()
-        estimator.__dict__.update(before)
+        estimator.__dict__.update(before | kept)
         raise
 
 
@@ -145,6 +190,19 @@ def _collected(estimator: Any, X: Any, allow_nd: bool) -> Any:
     return found.reshape(len(found), -1)
 
 
+def read_data(estimator: BaseEstimator, X: Any, **options: Any) -> np.ndarray:
+    """Checked by scikit-learn, and numpy's whatever array X is; `like` turns features back."""
+    with config_context(array_api_dispatch=False):
+        return validate_data(estimator, X, **options)
+
+
+def read_features(Y: Any, **options: Any) -> np.ndarray:
+    """Features that inputs are rebuilt from; numpy's whatever array Y is, in its precision."""
+    Y = np.asarray(Y) if hasattr(Y, "__dlpack__") else Y
+    with config_context(array_api_dispatch=False):
+        return check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y", **options)
+
+
 def check_data(
     estimator: BaseEstimator,
     X: Any,
@@ -185,7 +243,7 @@ def check_data(
         if allow_nd and getattr(X, "ndim", 2) > 2:
             X = np.asarray(X)
             shape, X = X.shape, X.reshape(len(X), prod(X.shape[1:]))  # no samples are samples, too
-        X = validate_data(
+        X = read_data(
             estimator,
             X,
             reset=reset,
@@ -312,6 +370,14 @@ def dask_transform(estimator: Any, X: Any) -> Any:
         drop_axis=list(range(2, X.ndim)),
         meta=np.empty((0, 0), dtype=product_dtype(X.dtype)),
     )
+
+
+def like(X: Any, Y: Any) -> Any:
+    """Features as the kind of array that X is, where ``array_api_dispatch`` of scikit-learn asks for it."""
+    if not get_config()["array_api_dispatch"] or isinstance(X, np.ndarray | Source | list | tuple):
+        return Y
+    xp, is_array_api = get_namespace(X)
+    return xp.asarray(Y, device=X.device) if is_array_api else Y
 
 
 def is_dask(X: Any) -> bool:

@@ -174,6 +174,14 @@ class DeltaIntervals(NamedTuple):
     ----------
     delta_values, low, high : (k,) arrays.
     block : samples in a block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa.metrics import delta_intervals
+    >>> found = delta_intervals(np.sin(np.arange(2000) / 20)[:, None])  # a DeltaIntervals
+    >>> bool(found.low[0] <= found.delta_values[0] <= found.high[0])
+    True
     """
 
     delta_values: Floats

@@ -224,7 +224,15 @@ def chance_level(y_true: Any, metric: str) -> float:
 
 
 class ErrorByLabel(NamedTuple):
-    """Errors as a function of the true label; one entry per label value or bin that occurs."""
+    """Errors as a function of the true label; one entry per label value or bin that occurs.
+
+    Examples
+    --------
+    >>> from higsfa.metrics import error_by_label
+    >>> curve = error_by_label([20, 20, 21], [19, 23, 22])  # an ErrorByLabel
+    >>> curve.n_samples.tolist(), curve.mae.tolist()
+    ([2, 1], [2.0, 1.0])
+    """
 
     label: Floats
     """The value, or the mean true label in the bin."""

@@ -26,7 +26,16 @@ PAPER_SIZES = {"MB": 3980, "MW": 3980, "FB": 1285, "FW": 1285}
 
 
 class Split(NamedTuple):
-    """One run: the indices of the samples to train on and to test on, both ascending."""
+    """One run: the indices of the samples to train on and to test on, both ascending.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa.datasets import Split
+    >>> split = Split(train=np.array([0, 1, 3]), test=np.array([2]))
+    >>> np.array(list("abcd"))[split.train].tolist()
+    ['a', 'b', 'd']
+    """
 
     train: Ints
     test: Ints

@@ -39,7 +39,19 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 class ReportError(ValueError):
-    """A file of a run folder is not as it should be."""
+    """A file of a run folder is not as it should be.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from higsfa.report import ReportError, write_report
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     try:
+    ...         write_report(folder)
+    ...     except ReportError as error:
+    ...         print(str(error).replace(folder, "RUN"))
+    RUN holds no metrics.json; give the folder that `higsfa train --out` wrote
+    """
 
 
 def _shortened(text: str, info: ValidationInfo) -> str:

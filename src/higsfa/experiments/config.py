@@ -388,7 +388,15 @@ class OutputTable(Table):
 
 
 class Config(Table):
-    """An experiment, with one attribute per table of its file. Read one with `load_config`."""
+    """An experiment, with one attribute per table of its file. Read one with `load_config`.
+
+    Examples
+    --------
+    >>> from higsfa.experiments import load_config
+    >>> config = load_config("digits")  # a Config
+    >>> config.title, config.data.kind
+    ('Handwritten digits', 'digits')
+    """
 
     title: Annotated[str, Field(min_length=1, max_length=200)]
     description: Annotated[str, Field(max_length=2000)] = ""

@@ -104,6 +104,12 @@ def with_paths(config: Config, folder: str | os.PathLike[str]) -> Config:
     Returns
     -------
     Config
+
+    Examples
+    --------
+    >>> from higsfa.experiments import load_config, with_paths
+    >>> with_paths(load_config("utkface"), "/pictures/utk").data.folder.as_posix()
+    '/pictures/utk'
     """
     new, tables = Path(folder).absolute(), config.plain()
     data = tables["data"]
@@ -275,7 +281,17 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 
 class ExperimentError(Exception):
-    """An error that the user can fix; the message is one line and says how."""
+    """An error that the user can fix; the message is one line and says how.
+
+    Examples
+    --------
+    >>> from higsfa.experiments import ExperimentError, load_config, with_values
+    >>> try:
+    ...     with_values(load_config("digits"), {"network.n_job": 2})
+    ... except ExperimentError as error:
+    ...     print(error)  # doctest: +ELLIPSIS
+    the experiment: unknown key 'n_job' in [network] (did you mean 'n_jobs'?); ...
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
@@ -318,7 +334,22 @@ def noted(caught: Sequence[warnings.WarningMessage], most: int = 20) -> tuple[st
 
 
 class Progress(Protocol):
-    """What shows the progress of a run."""
+    """What shows the progress of a run.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from higsfa.experiments import Progress, load_config, train, with_values
+    >>> class Stages(Progress):
+    ...     def stage(self, text, total):
+    ...         seen.append(text)
+    >>> seen = []
+    >>> config = with_values(load_config("toy"), {"data.n_train": 500, "data.n_test": 100})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = train(config, f"{folder}/toy", n_jobs=1, progress=Stages())
+    >>> len(seen) > 2
+    True
+    """
 
     def stage(self, text: str, total: int | None) -> None:
         """A new stage begins, of `total` steps (None: unknown)."""

@@ -75,6 +75,16 @@ class Tuned(NamedTuple):
         "scores", "seconds".
     seconds : float
         Time spent, interruptions left out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from higsfa.experiments import load_config, tune, with_values
+    >>> config = with_values(load_config("digits"), {"data.max_samples": 200})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = tune(config, f"{folder}/digits", only=["copies"], n_candidates=2, n_jobs=1)  # a Tuned
+    >>> found.config.data.kind, found.results[0]["candidate"]
+    ('digits', 0)
     """
 
     folder: Path

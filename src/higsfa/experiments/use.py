@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -85,9 +86,16 @@ class Run:
 
     Examples
     --------
-    >>> run = Run("runs/mine")  # doctest: +SKIP
-    >>> run.predict("photos/")["age"]  # doctest: +SKIP
-    >>> older = run.morph("photo.jpg", age=[20, 60])  # doctest: +SKIP
+    >>> import tempfile
+    >>> from sklearn.datasets import load_digits
+    >>> from higsfa.experiments import Run, load_config, train, with_values
+    >>> quick = {"data.max_samples": 400, "protocol.repeats": 1, "comparison.methods": []}
+    >>> config = with_values(load_config("digits"), quick)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = train(config, f"{folder}/digits", n_jobs=1)
+    ...     run = Run(f"{folder}/digits")
+    ...     print(run.predict(load_digits().images[:5] / 16)["digit"].tolist())
+    ['0', '1', '2', '3', '4']
     """
 
     def __init__(self, folder: AnyPath, *, data_folder: AnyPath | None = None, progress: Progress | None = None):
@@ -183,6 +191,12 @@ class Run:
         """What the network sees of pictures: files, or samples like those of training."""
         if not isinstance(pictures, Source | np.ndarray):
             pictures = self.pictures(pictures, eyes=eyes, cropped=cropped)
+        elif isinstance(pictures, np.ndarray) and pictures.size and self.pixel_range is not None:
+            (black, white), low, high = self.pixel_range, float(pictures.min()), float(pictures.max())
+            is_fraction = pictures.dtype.kind == "f" and 0 <= low <= high <= 1 < 0.1 * white
+            if is_fraction or max(high - white, black - low) > 0.5 * (white - black):
+                known = f"{self.name} was trained on pictures whose black is {black:g} and whose white is {white:g}"
+                warnings.warn(f"pictures: values are {low:g} to {high:g}, but {known}: scale them", stacklevel=3)
         samples = Samples(sources.as_source(pictures), {}, pixel_range=self.pixel_range)
         return network_input(self.config, samples).source
 
@@ -342,6 +356,16 @@ def compare(runs: Sequence[Run]) -> dict[str, Any]:
         "labels": the labels of all runs, as records with "name", "kind", "unit" and "classes"; "rows": one for each
         method of each run, with "run" (the name of its folder), "method", "role", and "scores": for each label of that
         run "mae" and "rmse", or "rate", as {"mean", "se", "values"}.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from higsfa.experiments import compare, load_config, train, with_values
+    >>> config = with_values(load_config("toy"), {"data.n_train": 2000, "data.n_test": 500})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rows = compare([train(config, f"{folder}/toy", n_jobs=1)])["rows"]
+    >>> [row["method"] for row in rows]
+    ['HiGSFA', 'HGSFA', 'chance']
     """
     if not runs:
         raise ExperimentError("there are no runs to compare; give at least one folder")

@@ -34,11 +34,18 @@ def to_torch(model: Any, *, dtype: str = "float32") -> Any:
 
     Examples
     --------
-    ::
-
-        module = to_torch(net)
-        optimizer = torch.optim.Adam(module.parameters(), lr=1e-4)
-        loss = torch.nn.functional.mse_loss(module(images)[:, 0], target)
+    >>> import numpy as np
+    >>> import torch
+    >>> from sklearn.datasets import load_wine
+    >>> from higsfa import GSFA
+    >>> from higsfa.export import to_torch
+    >>> X, y = load_wine(return_X_y=True)
+    >>> gsfa = GSFA(n_components=2, expansion="identity | power0.8").fit(X, y)
+    >>> module = to_torch(gsfa, dtype="float64")
+    >>> features = module(torch.tensor(X))
+    >>> bool(np.allclose(features.detach().numpy(), gsfa.transform(X)))
+    True
+    >>> optimizer = torch.optim.Adam(module.parameters(), lr=1e-4)  # to train it further
     """
     if dtype not in ("float32", "float64"):
         raise ValueError(f"dtype={dtype!r} must be 'float32' or 'float64'")

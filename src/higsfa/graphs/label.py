@@ -166,6 +166,13 @@ class CodeGraph(GraphRecipe):
         Which label, where there are several.
     n_features : int, optional
         How many codes are asked for, digits and products of them; all by default.
+
+    Examples
+    --------
+    >>> from higsfa.graphs import CodeGraph
+    >>> graph = CodeGraph().build(list("aabbccdd"))
+    >>> graph.free_responses().n_below(0.01)  # two digits tell four classes apart
+    2
     """
 
     def __init__(self, label: Any = None, n_features: int | None = None) -> None:
@@ -189,6 +196,12 @@ class AutoGraph(GraphRecipe):
     :mod:`higsfa.core.graph.labels` has the rule; `label_kinds` of estimators overrules it. Of a number, four functions
     count: its rank and three cosines, with Delta values of 0.4 to 1.6. Cosines beyond are worth having only where
     there is room for more slow features, so they have Delta values just below 2. See ``docs/heads.md`` for why.
+
+    Examples
+    --------
+    >>> from higsfa.graphs import AutoGraph
+    >>> AutoGraph().build({"age": [20.5, 31.0, 45.5, 52.0], "gender": list("mfmf")})
+    <TrainingGraph label('age') + clustered('gender'): 4 samples, 8 edges>
     """
 
     def settled(self, y: Any, w: np.ndarray, label_kinds: Any = None) -> GraphRecipe:
@@ -232,6 +245,14 @@ class UniformGraph(GraphRecipe):
 
     Added to a graph of labels, ``SerialGraph() + 0.1 * UniformGraph()``, it lets samples without labels count in the
     covariance, and makes features that vary with noise less attractive: semi-supervised learning.
+
+    Examples
+    --------
+    >>> from higsfa.graphs import SerialGraph, UniformGraph
+    >>> recipe = SerialGraph(n_groups=2) + 0.1 * UniformGraph()
+    >>> graph = recipe.build([20.0, 30.0, None, 50.0, 60.0])
+    >>> graph.vertex_weights.round(2).tolist()  # the third sample has no label, but counts
+    [1.1, 1.1, 0.1, 1.1, 1.1]
     """
 
     adds = True

@@ -25,6 +25,13 @@ class WindowGraph(GraphRecipe):
     mirrored : bool, default=False
         Fold windows that reach beyond the first or last sample back in, so that all samples weigh the same;
         otherwise windows are cut off at the ends.
+
+    Examples
+    --------
+    >>> from higsfa.graphs import WindowGraph
+    >>> graph = WindowGraph(half_width=1).build([40, 20, 60, 30])
+    >>> graph.to_sparse()[[0]].indices.tolist()  # 40 is next to 30 and 60, and to itself
+    [0, 2, 3]
     """
 
     def __init__(self, label: Any = None, half_width: int = 5, mirrored: bool = False) -> None:
@@ -60,6 +67,13 @@ class EdgeGraph(GraphRecipe):
     edges : scipy sparse matrix (N, N), or array of edges (i, j) or (i, j, weight)
     node_weights : array of shape (N,), optional
         The degrees by default.
+
+    Examples
+    --------
+    >>> from higsfa.graphs import EdgeGraph
+    >>> graph = EdgeGraph([[0, 1, 1.0], [1, 2, 0.5]]).build(n_samples=3)
+    >>> graph.degrees.tolist(), graph.is_consistent()
+    ([1.0, 1.5, 0.5], True)
     """
 
     def __init__(self, edges: Any, node_weights: Any = None) -> None:

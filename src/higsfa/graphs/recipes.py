@@ -23,7 +23,13 @@ from higsfa.training.statistics import Origin
 
 
 class GraphRecipe(BaseEstimator):
-    """Base of all recipes: ``build``, ``+`` and ``*``."""
+    """Base of all recipes: ``build``, ``+`` and ``*``.
+
+    Examples
+    --------
+    >>> isinstance(SerialGraph("age") + 0.5 * ClusteredGraph("gender"), GraphRecipe)
+    True
+    """
 
     adds = False
     """Whether all edges are of low rank and of a given range of labels, so that sums of any batches add."""
@@ -112,6 +118,11 @@ class GraphSum(GraphRecipe):
     graphs : list of recipes
     weights : list of float, optional
         1.0 each by default.
+
+    Examples
+    --------
+    >>> GraphSum([SerialGraph("age"), ClusteredGraph("sex")], [1.0, 0.5]).set_params(graph1__n_groups=8).graphs[0]
+    SerialGraph(label='age', n_groups=8)
     """
 
     def __init__(self, graphs: Any, weights: Any = None) -> None:
@@ -189,6 +200,11 @@ class SequenceGraph(GraphRecipe):
     node_weights : {"degree"}, optional
         Vertex weights: 1 by default; "degree" counts each sample as often as it is in a pair. Then Delta is 2 (1 - r),
         with r the correlation between the two samples of a pair, as in TICA.
+
+    Examples
+    --------
+    >>> SequenceGraph().build(groups=["monday"] * 3 + ["tuesday"] * 2)  # no edge from one day to the next
+    <TrainingGraph sequence(lag=1): 5 samples, 3 edges>
     """
 
     def __init__(self, lag: Any = 1, node_weights: str | None = None) -> None:
@@ -229,6 +245,11 @@ class ClusteredGraph(GraphRecipe):
     self_loops : bool, default=False
         Join samples to themselves too. Then the features span LDA's subspace for any class sizes; without, for equal
         sizes.
+
+    Examples
+    --------
+    >>> ClusteredGraph().build(["cat", "dog", "cat", "cat", None, "dog"])  # a triangle of cats, a pair of dogs
+    <TrainingGraph clustered: 6 samples, 4 edges>
     """
 
     def __init__(self, label: Any = None, self_loops: bool = False) -> None:
@@ -250,6 +271,11 @@ class SerialGraph(GraphRecipe):
         Which label, where there are several.
     n_groups : int, optional
         min(32, N // 2) by default.
+
+    Examples
+    --------
+    >>> SerialGraph(n_groups=3).build([20, 21, 40, 41, 60, 61])  # 20 and 21 with 40 and 41, these with 60 and 61
+    <TrainingGraph serial: 6 samples, 8 edges>
     """
 
     _mixed = False
@@ -276,6 +302,11 @@ class MixedGraph(SerialGraph):
         Which label, where there are several.
     n_groups : int, optional
         min(32, N // 2) by default.
+
+    Examples
+    --------
+    >>> MixedGraph(n_groups=3).build([20, 21, 40, 41, 60, 61])  # also 20 with 21, 40 with 41, 60 with 61
+    <TrainingGraph mixed: 6 samples, 11 edges>
     """
 
     _mixed = True
@@ -289,7 +320,13 @@ SHORTHANDS: dict[str, type[GraphRecipe]] = {
 
 
 def as_recipe(graph: Any) -> GraphRecipe:
-    """A recipe from a recipe or a shorthand such as "serial"."""
+    """A recipe from a recipe or a shorthand such as "serial".
+
+    Examples
+    --------
+    >>> as_recipe("serial")
+    SerialGraph()
+    """
     if isinstance(graph, GraphRecipe):
         return graph
     if isinstance(graph, str) and graph in SHORTHANDS:
@@ -304,7 +341,13 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-100, 1e100
 
 
 def check_weights(sample_weight: Any, n: int) -> np.ndarray:
-    """sample_weight as (N,) float64."""
+    """sample_weight as (N,) float64.
+
+    Examples
+    --------
+    >>> check_weights([2, 1, 1], 3)
+    array([2., 1., 1.])
+    """
     if sample_weight is None:
         return np.ones(n)
     if isinstance(sample_weight, np.ma.MaskedArray):

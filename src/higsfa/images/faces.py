@@ -72,6 +72,14 @@ def sample_face(image: Any, size: int = 96, square: float | None = SQUARE, shift
     Returns
     -------
     array of shape (size, size), with the dtype and the channels of the image
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa.images import normalize_pose, sample_face
+    >>> photo = np.random.default_rng(0).random((480, 400))
+    >>> sample_face(normalize_pose(photo, eyes=[[150, 210], [250, 190]]), size=64).shape
+    (64, 64)
     """
     picture = as_picture(image)
     where = square_map(picture.shape[:2], size, square, shift_up)

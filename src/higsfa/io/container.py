@@ -29,7 +29,19 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class ModelFileError(ValueError):
-    """A file is not a model that this version of higsfa can read."""
+    """A file is not a model that this version of higsfa can read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from higsfa import ModelFileError, load
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     try:
+    ...         load(file.name)
+    ...     except ModelFileError as error:
+    ...         print(error)  # doctest: +ELLIPSIS
+    cannot load ...
+    """
 
 
 def refuse(reason: str) -> NoReturn:

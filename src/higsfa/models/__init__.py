@@ -92,6 +92,17 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file is not a model, or is damaged, or was made by a newer version of higsfa.
     OSError
         If there is no file, or it cannot be read.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from higsfa import SFA, load, save
+    >>> sfa = SFA(n_components=1).fit(np.random.default_rng(0).normal(size=(100, 3)))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(sfa, os.path.join(folder, "noise.higsfa"))
+    ...     load(os.path.join(folder, "noise.higsfa"))
+    SFA(n_components=1)
     """
     try:
         file = open_regular(path)

@@ -425,11 +425,10 @@ def _unpack_classes(dtype: str | None, tensors: Tensors, name: str) -> NDArray[A
     n_classes = 1 + int(np.count_nonzero(raw == 0))
     tensors.spend(4 * len(raw) + (CLASS_BYTES + np.dtype(dtype).itemsize) * n_classes)
     values = [_class(written, dtype[0], name) for written in raw.tobytes().split(b"\0")]
-    try:
-        with np.errstate(over="ignore"):
-            classes = np.array(values, dtype=dtype)
-    except OverflowError:
-        refuse(f"{name} holds numbers beyond {np.dtype(dtype)}")
+    if dtype[0] in "iu" and not all(np.iinfo(dtype).min <= value <= np.iinfo(dtype).max for value in values):
+        refuse(f"{name} holds numbers beyond {np.dtype(dtype)}")  # numpy 1 would fold them in
+    with np.errstate(over="ignore"):
+        classes = np.array(values, dtype=dtype)
     if classes.tolist() != values:
         refuse(f"{name} holds values that do not fit into {np.dtype(dtype)}")
     return classes

@@ -40,6 +40,18 @@ def plot_delta_values(network: Any, layer: int | None = None, *, n_features: int
     Returns
     -------
     matplotlib axes
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from higsfa import HiGSFA, Layer
+    >>> from higsfa.plots import plot_delta_values
+    >>> X, digit = load_digits(return_X_y=True)
+    >>> layers = [Layer(field=(4, 4), n_components=8, n_slow=3), Layer(field=(2, 2), n_components=12, n_slow=9)]
+    >>> net = HiGSFA(layers, graph="clustered", input_shape=(8, 8)).fit(X, digit)
+    >>> ax = plot_delta_values(net)
+    >>> [line.get_label() for line in ax.get_lines()[:2]]
+    ['layer 1 (2x2 nodes)', 'layer 2 (1x1 nodes)']
     """
     import matplotlib.pyplot as plt
 
@@ -96,6 +108,18 @@ def plot_features(
     Returns
     -------
     matplotlib figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from higsfa import HiGSFA, Layer
+    >>> from higsfa.plots import plot_features
+    >>> digits = load_digits()
+    >>> layers = [Layer(field=(4, 4), n_components=8, n_slow=3), Layer(field=(2, 2), n_components=12, n_slow=9)]
+    >>> net = HiGSFA(layers, graph="clustered").fit(digits.images, digits.target)
+    >>> figure = plot_features(net, digits.images, features=2)
+    >>> len(figure.axes)  # two rows: template, gradient, three smallest, three largest
+    16
     """
     from matplotlib.figure import Figure
 
@@ -142,6 +166,16 @@ def plot_held_out(model: Any, layer: int | None = None, *, ax: Any = None) -> An
     Returns
     -------
     matplotlib axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import GSFA
+    >>> from higsfa.plots import plot_held_out
+    >>> X = np.random.default_rng(0).normal(size=(200, 30))
+    >>> gsfa = GSFA(n_components=5, graph="serial", shrinkage="auto").fit(X, X[:, 0])
+    >>> plot_held_out(gsfa).get_ylabel()
+    'Delta'
     """
     import matplotlib.pyplot as plt
 
@@ -184,6 +218,15 @@ def plot_tuning(results: Sequence[Mapping[str, Any]], *, best: int = 0) -> Any:
     Returns
     -------
     matplotlib figure
+
+    Examples
+    --------
+    >>> from higsfa.plots import plot_tuning
+    >>> def tried(candidate, settings, error):
+    ...     return {"candidate": candidate, "settings": settings, "rung": 0, "n_train": 500, "error": error, "se": 0.01}
+    >>> figure = plot_tuning([tried(0, {}, 0.5), tried(1, {"copies": "4"}, 0.4)], best=1)
+    >>> len(figure.axes)
+    2
     """
     from matplotlib.figure import Figure
 

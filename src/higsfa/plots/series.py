@@ -34,6 +34,15 @@ def plot_slow_features(
     Returns
     -------
     matplotlib figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa.plots import plot_slow_features
+    >>> t = np.arange(500)
+    >>> figure = plot_slow_features(np.column_stack([np.sin(t / 50), np.sin(t / 20)]), names=["slow", "faster"])
+    >>> [ax.get_ylabel() for ax in figure.axes]
+    ['slow', 'faster']
     """
     from matplotlib.figure import Figure
 
@@ -79,6 +88,15 @@ def plot_feature_plane(
     Returns
     -------
     matplotlib axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa.plots import plot_feature_plane
+    >>> phase = np.linspace(0, 6, 100)
+    >>> ax = plot_feature_plane(np.column_stack([np.sin(phase), np.cos(phase)]), color=phase, label="phase")
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('feature 1', 'feature 2')
     """
     import matplotlib.pyplot as plt
 
@@ -113,6 +131,16 @@ def plot_weights(model: Any, *, n_features: int = 4, scale: Any = None, names: S
     Returns
     -------
     matplotlib figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import SFA
+    >>> from higsfa.plots import plot_weights
+    >>> X = np.random.default_rng(0).normal(size=(300, 3))
+    >>> figure = plot_weights(SFA(n_components=2).fit(X), names=["a", "b", "c"])
+    >>> [tick.get_text() for tick in figure.axes[-1].get_xticklabels()]
+    ['a', 'b', 'c']
     """
     from matplotlib.figure import Figure
 
@@ -187,6 +215,16 @@ def plot_unseen_delta(
     Returns
     -------
     matplotlib axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import SFA
+    >>> from higsfa.plots import plot_unseen_delta
+    >>> training, unseen = np.random.default_rng(0).normal(size=(2, 400, 5))
+    >>> ax = plot_unseen_delta(SFA(n_components=3).fit(training), training, unseen)
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['training', 'unseen']
     """
     import matplotlib.pyplot as plt
 

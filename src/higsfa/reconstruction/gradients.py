@@ -309,6 +309,16 @@ def feature_template(decoder: Any, feature: int) -> Floats:
     Returns
     -------
     array of shape input_shape
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import IGSFA
+    >>> from higsfa.reconstruction import feature_template
+    >>> X = np.random.default_rng(0).normal(size=(300, 3))
+    >>> node = IGSFA(n_components=3, n_slow=1).fit(X, X[:, 1])
+    >>> int(np.argmax(np.abs(feature_template(node, 0))))  # what changes with the label
+    1
     """
     linear = isinstance(decoder, LinearReconstruction)
     n_features = int(decoder.n_features_in_ if linear else decoder.n_components_)

@@ -75,6 +75,18 @@ def morph(
     -----
     A network trained on few images can be so sensitive that noise of one grey level moves its features as far as ten
     years of age do, and no image follows. More `shrinkage` in its layers helps.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from higsfa import HiGSFA, LabelHead, Layer
+    >>> from higsfa.reconstruction import morph
+    >>> images, label = load_digits().images, {"digit": load_digits().target}
+    >>> net = HiGSFA([Layer(field=(8, 8), n_components=20, n_slow=9)], graph="clustered").fit(images, label)
+    >>> head = LabelHead(n_used_features=9, covariance="shared").fit(net.transform(images), label)
+    >>> strip = morph(net, head, images[3], digit=[3, 8])  # a 3 as it is, and as an 8
+    >>> strip.shape, head.predict(net.transform(strip))["digit"].tolist()
+    ((2, 8, 8), [3, 8])
     """
     name, targets = _wanted(head, label if labels is None else {**labels, **label})
     photo, k = np.asarray(photo), head.n_used_features_[name]

@@ -138,6 +138,17 @@ class Refinement:
     reconstruction_error_before, reconstruction_error : arrays of shape (n_samples,), or None
         Mean squared difference from the truth, where that was given.
     n_iter : int array of shape (n_samples,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import IGSFA
+    >>> from higsfa.reconstruction import refine
+    >>> X = np.random.default_rng(0).normal(size=(200, 4))
+    >>> node = IGSFA(n_components=3, n_slow=1, expansion="identity | quadratic").fit(X, X[:, 0] ** 2)
+    >>> result = refine(node, node.transform(X[:3]), truth=X[:3])  # a Refinement
+    >>> result.images.shape, result.reconstruction_error.shape
+    ((3, 4), (3,))
     """
 
     images: Floats

@@ -129,6 +129,13 @@ class TrainingGraph:
     ----------
     n_samples : N.
     total_edge_weight : R of the paper: every edge counted in both directions.
+
+    Examples
+    --------
+    >>> from higsfa.graphs import SerialGraph
+    >>> graph = SerialGraph(n_groups=4).build([20, 25, 31, 38, 45, 52, 60, 70])  # a TrainingGraph
+    >>> graph.n_samples, graph.n_edges, graph.is_consistent()
+    (8, 12, True)
     """
 
     parts: tuple[Part, ...]

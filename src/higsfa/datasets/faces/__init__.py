@@ -87,6 +87,13 @@ def face_parameters(
     parameters : dict of arrays of length n_samples
         The labels, ``seed`` (of the camera noise) and the traits of :mod:`higsfa.datasets.faces.traits`: those of the
         person, pose, light and expression.
+
+    Examples
+    --------
+    >>> from higsfa.datasets import face_parameters
+    >>> parameters = face_parameters(6, images_per_person=3)
+    >>> parameters["identity"].tolist()
+    [0, 0, 0, 1, 1, 1]
     """
     for name, value, least in (("n_samples", n_samples, 0), ("images_per_person", images_per_person, 1)):
         if value < least:
@@ -110,6 +117,8 @@ def with_age(parameters: Parameters, age: ArrayLike) -> dict[str, np.ndarray]:
     --------
     >>> young = face_parameters(3)
     >>> old = draw_faces(with_age(young, 70), size=48)
+    >>> old.shape
+    (3, 48, 48)
     """
     years = np.array(np.broadcast_to(np.asarray(age, dtype=float), parameters["age"].shape))
     return {**parameters, "age": years}
@@ -132,6 +141,14 @@ def draw_faces(
     Returns
     -------
     images : array of shape (n_samples, size, size), uint8
+
+    Examples
+    --------
+    >>> from higsfa.datasets import draw_faces, face_parameters, with_age
+    >>> person = face_parameters(1)
+    >>> young, old = (draw_faces(with_age(person, years), size=48) for years in (20, 70))
+    >>> young.shape, bool((young != old).any())
+    ((1, 48, 48), True)
     """
     if size < _SMALLEST:
         raise ValueError(f"size={size} is too small for a face; use at least {_SMALLEST} pixels")

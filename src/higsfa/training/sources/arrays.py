@@ -32,7 +32,18 @@ __all__ = ["MappedFile", "array", "as_source", "dask", "npy", "zarr"]
 
 
 def npy(path: str | os.PathLike[str]) -> Source:
-    """Samples of a ``.npy`` file, read from disk when they are needed."""
+    """Samples of a ``.npy`` file, read from disk when they are needed.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from higsfa import SFA, sources
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(os.path.join(folder, "X.npy"), np.random.default_rng(0).normal(size=(500, 4)))
+    ...     SFA(n_components=2).fit(sources.npy(os.path.join(folder, "X.npy"))).n_features_in_
+    4
+    """
     try:
         with open_regular(path) as file:
             header = read_header(file)
@@ -109,7 +120,15 @@ def is_chunked(X: Any) -> bool:
 
 
 def as_source(X: Any) -> Source:
-    """Make a source from a source, a numpy array or memmap, a zarr array or a dask array."""
+    """Make a source from a source, a numpy array or memmap, a zarr array or a dask array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import sources
+    >>> sources.as_source(np.zeros((5, 8, 8)))
+    <Array: 5 samples of shape (8, 8), float64>
+    """
     if isinstance(X, Source):
         return X
     if isinstance(X, np.ndarray):
@@ -126,6 +145,15 @@ def array(X: ArrayLike) -> Source:
     """Samples of an array, along its first axis.
 
     A ``np.memmap`` of a whole file is pickled as the path of the file, not as its contents.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import sources
+    >>> source = sources.array(np.arange(6).reshape(3, 2))
+    >>> source.take([2, 0])
+    array([[4, 5],
+           [0, 1]])
     """
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X is a masked array, and masks would be ignored: fill it first")
@@ -183,6 +211,16 @@ def zarr(store: Any) -> Source:
     Parameters
     ----------
     store : zarr.Array, or path or URL of one
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, zarr
+    >>> from higsfa import sources
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = zarr.save_array(folder, np.arange(6).reshape(3, 2))
+    ...     sources.zarr(folder).take([1])
+    array([[2, 3]])
     """
     path = None
     if isinstance(store, str | os.PathLike):
@@ -236,6 +274,13 @@ def dask(X: Any, *, scheduler: str | None = None) -> Source:
     X : dask.array.Array
     scheduler : str, optional
         Passed on to ``compute``; dask's own choice by default.
+
+    Examples
+    --------
+    >>> import dask.array
+    >>> from higsfa import sources
+    >>> sources.dask(dask.array.ones((100, 3), chunks=(10, 3)))
+    <DaskArray: 100 samples of shape (3,), float64>
     """
     if not hasattr(X, "dask") or not hasattr(X, "chunks"):
         raise TypeError(f"X must be a dask array, got {type(X).__name__}")

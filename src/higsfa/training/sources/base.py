@@ -30,6 +30,17 @@ class Source(ABC):
 
     ``source[rows]``, with a slice, a mask or row indices, is a source of these rows. ``np.asarray(source)`` reads
     everything.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import sources
+    >>> source = sources.as_source(np.arange(8).reshape(4, 2))
+    >>> isinstance(source, sources.Source), len(source), source.shape
+    (True, 4, (2,))
+    >>> np.asarray(source[1:3])
+    array([[2, 3],
+           [4, 5]])
     """
 
     n_probes: ClassVar[int] = 4

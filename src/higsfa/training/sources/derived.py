@@ -49,6 +49,14 @@ def map(source: Any, function: Batch) -> Source:
     function : callable
         Takes a batch ``(n, *shape)``, which it must not change, and returns (n, ...). What it returns for a sample must
         not depend on the other samples of the batch. It is called with the first sample to find the shape and dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import sources
+    >>> pixels = np.array([[0, 51], [255, 102]], dtype=np.uint8)
+    >>> sources.map(pixels, lambda batch: batch / 255.0).take([1])
+    array([[1. , 0.4]])
     """
     source = as_source(source)
     if len(source) == 0:
@@ -85,6 +93,15 @@ def repeat(source: Any, copies: int, distortion: Distorts | None = None) -> Sour
     copies : int
     distortion : optional
         Has a method ``apply(images, samples, copies)``, as :class:`higsfa.images.Distortion` has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from higsfa import sources
+    >>> from higsfa.images import Distortion
+    >>> twice = sources.repeat(np.ones((3, 8, 8), np.float32), copies=2, distortion=Distortion(seed=0, shift=1))
+    >>> len(twice), np.array(["a", "b", "c"])[twice.sample_index].tolist()
+    (6, ['a', 'a', 'b', 'b', 'c', 'c'])
     """
     source = as_source(source)
     if not isinstance(copies, int | np.integer) or copies < 1:
@@ -145,6 +162,17 @@ def cache(source: Any, path: str | os.PathLike[str], *, rebuild: bool = False) -
     path : path ending in ``.npy``
     rebuild : bool, default=False
         Whether to overwrite a file that was made from other data; otherwise it is an error.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from higsfa import sources
+    >>> slow = sources.map(np.arange(6.0).reshape(3, 2), np.sqrt)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     kept = sources.cache(slow, os.path.join(folder, "roots.npy"))  # computed once
+    ...     bool(np.all(np.asarray(kept) == np.asarray(slow)))
+    True
     """
     source = as_source(source)
     path = Path(path).absolute()

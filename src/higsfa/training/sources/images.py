@@ -35,7 +35,21 @@ T = TypeVar("T")
 
 
 class ImageFileError(ValueError):
-    """A file that is not a usable image."""
+    """A file that is not a usable image.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from pathlib import Path
+    >>> from higsfa import sources
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "broken.png").write_bytes(b"no picture")
+    ...     try:
+    ...         sources.images(folder)
+    ...     except sources.ImageFileError as error:
+    ...         print(error.path.name, error.reason)  # doctest: +ELLIPSIS
+    broken.png is not an image of the formats JPEG, ...
+    """
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(path, reason)
@@ -85,6 +99,18 @@ def images(
     ImageFiles
         A source with attributes ``paths``; ``kept``, the positions of these among the paths given (so that
         ``labels[source.kept]`` are their labels); and ``skipped``, a dictionary from path to reason.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> from higsfa import sources
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for i in range(3):
+    ...         Image.fromarray(np.full((40, 60, 3), 50 * i, np.uint8)).save(f"{folder}/{i}.png")
+    ...     sources.images(folder, shape=(32, 32), mode="RGB")
+    <ImageFiles: 3 samples of shape (32, 32, 3), uint8>
     """
     for name, value, choices in (("mode", mode, ("L", "RGB", "auto")), ("on_error", on_error, ("raise", "skip"))):
         if value not in choices:
@@ -187,7 +213,21 @@ def _in_threads(work: Callable[[Path], T], paths: Sequence[Path], threads: int) 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageFiles(Described):
-    """Image files, decoded when they are asked for. Made by :func:`images`."""
+    """Image files, decoded when they are asked for. Made by :func:`images`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> from higsfa import sources
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.fromarray(np.zeros((8, 8), np.uint8)).save(f"{folder}/good.png")
+    ...     _ = open(f"{folder}/bad.png", "wb").close()
+    ...     found = sources.images(folder, on_error="skip")  # ImageFiles
+    >>> found.kept.tolist(), [path.name for path in found.skipped]
+    ([1], ['bad.png'])
+    """
 
     paths: tuple[Path, ...]
     decoder: Decoder
