@@ -400,7 +400,7 @@ def test_settings_follow_from_the_config(config, pictures, small):
     assert set(found) == {"front", "width", "n_components", "copies", "shrinkage", "graph"}
     assert found["front"] == ["none"]
     assert found["copies"] == ["none", "2", "4", "8"]
-    assert found["graph"] == ["label functions"]
+    assert found["graph"] == ["serial"]
     for path in sorted(pictures.glob("*.png"))[::3]:
         Image.open(path).convert("RGB").point(lambda value: value // 2).save(path)
     assert names(grey)["colour"] == ["grey"]
