@@ -1,5 +1,7 @@
 """What single nodes share, in small: parameters that reach the solver, attributes, parts of the data, bad input."""
 
+import subprocess
+import sys
 import warnings
 
 import dask.array as da
@@ -352,3 +354,15 @@ def test_a_subclass_may_have_parameters_of_its_own():
 
     node = clone(Named(3, name="other"))
     assert (node.get_params(), node.n_slow, node.graph) == ({"n_components": 3, "name": "other"}, 1, "auto")
+
+
+def test_a_single_node_waits_for_nothing_that_only_networks_and_files_need():
+    """Validation of files, pictures and cross-validation take longer to import than all of us."""
+    program = """
+import sys
+from higsfa import GSFA, SFA
+heavy = "pydantic", "PIL", "safetensors", "sklearn.model_selection", "sklearn.metrics"
+print(*(name for name in heavy if name in sys.modules))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
+    assert found.stdout.split() == []
