@@ -15,7 +15,6 @@ from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documente
 from higsfa.estimators.stream import StreamEstimator, exact, joined, samples_of
 from higsfa.estimators.validation import BUILT, LABEL_KINDS, assign, check_data, fit_task, unchanged_on_error
 from higsfa.graphs import (
-    AutoGraph,
     ClusteredGraph,
     GraphRecipe,
     LabelGraph,
@@ -24,7 +23,7 @@ from higsfa.graphs import (
     as_recipe,
     check_weights,
 )
-from higsfa.graphs.label import gather_graph, kinds_taken, why_not_additive
+from higsfa.graphs.label import gather_graph, why_not_additive
 from higsfa.graphs.recipes import _terms
 from higsfa.training.statistics import GraphStatistics, Origin, Statistics
 
@@ -70,7 +69,7 @@ class LabelledEstimator(StreamEstimator):
                 w = check_weights(sample_weight, n)
                 given = as_recipe(self.graph if graph is None else graph)
                 recipe = given.settled(y, w, self.label_kinds)
-                self.label_kinds_ = kinds_taken(given, recipe) if isinstance(given, AutoGraph) else None
+                self.label_kinds_ = given.kinds_taken(recipe)
                 data, fold = self._data(X, w), None
                 if AUTO in (self.shrinkage, getattr(self, "n_slow", None)):
                     fold = divide(recipe, y, w, copies_together(X, groups), self.cv)

@@ -41,7 +41,6 @@ from higsfa.estimators.validation import (
     working_dtype,
 )
 from higsfa.graphs import check_weights
-from higsfa.graphs.label import kinds_taken
 from higsfa.training.budget import Budget, Workload, make_budget, parse_memory, tile_size
 from higsfa.training.choice import choose_options
 from higsfa.training.layer import LayerPlan, TrainedLayer
@@ -208,7 +207,7 @@ class Network(Shown, Extractor):
             recipe = (
                 given if is_built else given.settled(y, check_weights(weights, n), getattr(self, "label_kinds", None))
             )
-            self.label_kinds_ = kinds_taken(given, recipe)
+            self.label_kinds_ = None if is_built else given.kinds_taken(recipe)
             graph = given if is_built else recipe.build(y, sample_weight=weights, groups=groups, n_samples=n)
             if graph.n_samples != n:
                 raise ValueError(f"graph is for {graph.n_samples} samples but X has {n}")

@@ -218,6 +218,9 @@ class AutoGraph(GraphRecipe):
             recipes.append(ClusteredGraph(name) if holds_classes(y, name, w > 0, kinds) else number_graph(name))
         return recipes[0] if len(recipes) == 1 else GraphSum(recipes)
 
+    def kinds_taken(self, settled: GraphRecipe) -> dict[Any, str] | None:
+        return {part.label: KINDS[isinstance(part, LabelGraph)] for part in _terms(settled)[0]}
+
     def makes(self, origin: Origin) -> bool:
         possible = [recipe.origin(None).terms[0][:2] for recipe in (ClusteredGraph(), number_graph())]
         return all(term[:2] in possible for term in origin.terms)
@@ -231,13 +234,6 @@ def number_graph(label: Any = None) -> LabelGraph:
     J = N_NUMBER_FUNCTIONS
     first, rest = [0.4, 0.8, 1.2, 1.6], [2.0 - 0.01 * (J + 1 - j) / (J + 1) for j in range(5, J + 1)]
     return LabelGraph(label, J - 1, deltas=[*first, *rest], ranks=True)
-
-
-def kinds_taken(given: Any, settled: GraphRecipe) -> dict[Any, str] | None:
-    """What an automatic graph took labels for; None for other graphs."""
-    if not isinstance(given, AutoGraph):
-        return None
-    return {part.label: KINDS[isinstance(part, LabelGraph)] for part in _terms(settled)[0]}
 
 
 class UniformGraph(GraphRecipe):

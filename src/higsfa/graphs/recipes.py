@@ -67,6 +67,10 @@ class GraphRecipe(BaseEstimator):
         """The recipe with what it takes from all labels and sample weights filled in, told what labels are."""
         return self
 
+    def kinds_taken(self, settled: GraphRecipe) -> dict[Any, str] | None:
+        """What labels were taken for when the recipe was settled; None if it does not ask."""
+        return None
+
     def origin(self, y: Any) -> Origin:
         """What statistics that are gathered for the graph of labels y are told apart by."""
         params = self.get_params(deep=False)

@@ -84,10 +84,8 @@ def reduce_weightings(roles: Floats) -> tuple[Floats, Floats]:
             B, size = np.stack(basis), np.max(np.abs(role), initial=0.0)
             if size == 0.0:
                 continue
-            if len(B) == 1:
-                coefficients = B @ role / (B[0] @ B[0])
-            else:
-                coefficients = np.linalg.lstsq(B.T, role, rcond=1e-10)[0]
+            one = len(B) == 1
+            coefficients = B @ role / (B[0] @ B[0]) if one else np.linalg.lstsq(B.T, role, rcond=1e-10)[0]
             if np.max(np.abs(coefficients @ B - role)) <= 1e-14 * size:
                 mix[r, : len(basis)] = coefficients
                 continue
