@@ -443,7 +443,6 @@ LOW_RANK = (
     GraphCase("label", "age", 4),
     GraphCase("label", "year", 2),
     GraphCase("label", "age", 3, flag=True),
-    GraphCase("label", "year", 5, flag=True),
     GraphCase("code", "class"),
     GraphCase("uniform"),
 )

@@ -264,18 +264,18 @@ def test_the_slow_part_is_counted_on_unseen_samples():
     noise = rng.standard_normal((200, 40))
     label = rng.standard_normal(200)
     noise[:, 0] += label
-    plain = IGSFA(10, shrinkage=0.0).fit(noise, label)
+    plain = IGSFA(10, graph="serial", shrinkage=0.0).fit(noise, label)
     assert plain.n_slow_ > 5  # training Delta values are low for noise, too
-    assert IGSFA(10, n_slow="auto", shrinkage=0.0).fit(noise, label).n_slow_ <= 3
-    model = IGSFA(10).fit(noise, label)
+    assert IGSFA(10, graph="serial", n_slow="auto", shrinkage=0.0).fit(noise, label).n_slow_ <= 3
+    model = IGSFA(10, graph="serial").fit(noise, label)
     assert model.n_slow_ == min(9, np.sum(model.held_out_delta_values_ < 1.96)) < plain.n_slow_
-    assert IGSFA(10, n_slow=4).fit(noise, label).n_slow_ == 4
-    assert IGSFA(10, delta_threshold=4.0).fit(noise, label).n_slow_ == 10
+    assert IGSFA(10, graph="serial", n_slow=4).fit(noise, label).n_slow_ == 4
+    assert IGSFA(10, graph="serial", delta_threshold=4.0).fit(noise, label).n_slow_ == 10
 
 
 def test_labels_that_mean_nothing_leave_no_slow_part():
     rng = np.random.default_rng(4)
-    model = IGSFA(6, n_slow="auto").fit(rng.standard_normal((300, 8)), rng.standard_normal(300))
+    model = IGSFA(6, graph="serial", n_slow="auto").fit(rng.standard_normal((300, 8)), rng.standard_normal(300))
     assert model.n_slow_ <= 1
     assert model.n_components_ == 6
 

@@ -22,6 +22,7 @@ from higsfa.graphs import (
     SerialGraph,
     WindowGraph,
 )
+from higsfa.graphs.label import number_graph
 from oracles import (
     EdgeList,
     LiteralIGSFA,
@@ -209,7 +210,7 @@ def test_a_graph_built_beforehand_gives_the_same_model():
 
 
 @pytest.mark.filterwarnings("ignore:.*different whole numbers")
-def test_auto_is_clustered_for_classes_and_serial_for_numbers():
+def test_auto_is_clustered_for_classes_and_of_ranks_for_numbers():
     y = LABELS["race"]
     names = np.array(["b", "w", "o"])[y]
     many = 3 * (np.arange(N) % 25)  # with gaps, so not codes of classes
@@ -218,10 +219,10 @@ def test_auto_is_clustered_for_classes_and_serial_for_numbers():
         (names, ClusteredGraph()),
         (names.astype(object), ClusteredGraph()),
         (y > 0, ClusteredGraph()),
-        (LABELS["real"], SerialGraph()),
-        (many, SerialGraph()),
-        ({"race": y, "real": LABELS["real"]}, ClusteredGraph("race") + SerialGraph("real")),
-        (pd.DataFrame({"real": LABELS["real"], "name": names}), SerialGraph("real") + ClusteredGraph("name")),
+        (LABELS["real"], number_graph()),
+        (many, number_graph()),
+        ({"race": y, "real": LABELS["real"]}, ClusteredGraph("race") + number_graph("real")),
+        (pd.DataFrame({"real": LABELS["real"], "name": names}), number_graph("real") + ClusteredGraph("name")),
     ):
         auto, explicit = GSFA().fit(X, labels), GSFA(graph=recipe).fit(X, labels)
         np.testing.assert_allclose(auto.transform(X), explicit.transform(X), atol=1e-10)

@@ -366,3 +366,19 @@ print(*(name for name in heavy if name in sys.modules))
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
     assert found.stdout.split() == []
+
+
+@pytest.mark.parametrize("make", [lambda: SFA(), lambda: GSFA(graph="clustered"), lambda: GSFA(graph="serial")])
+@pytest.mark.parametrize("expansion", ["identity", "identity | quadratic[:3]"])
+def test_means_of_many_samples_in_single_precision_lose_few_digits(make, expansion):
+    """Added one after the other, 4,096 numbers would lose three digits, and with them the rank of the covariance."""
+    X = np.random.default_rng(0).uniform(0, 1, (4096, 20)).astype(np.float32)
+    y = np.arange(4096) % 3
+    models = [make().set_params(expansion=expansion, center=np.zeros(20)) for _ in range(2)]
+    single, double = (
+        model.fit(data, y).statistics_.covariances()
+        if isinstance(model, GSFA)
+        else model.fit(data).statistics_.covariances()
+        for model, data in zip(models, (X, X.astype(np.float64)), strict=True)
+    )
+    np.testing.assert_allclose(single.mean, double.mean, rtol=4 * np.finfo(np.float32).eps)

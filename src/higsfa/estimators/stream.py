@@ -58,9 +58,9 @@ class StreamEstimator(NodeEstimator):
 
     def _with_known_shift(self, data: NodeData) -> NodeData:
         """The shift of the first batch serves all, so that their sums need not be brought together."""
-        known = self._statistics
-        fits = known is not None and known.has_samples and len(known.shift) == data.frontend.n_variables
-        return replace(data, shift=known.shift) if known is not None and fits else data
+        known, shift = self._statistics, getattr(self._statistics, "shift", None)  # a loaded model has no sums
+        fits = known is not None and shift is not None and known.has_samples and len(shift) == data.frontend.n_variables
+        return replace(data, shift=shift) if fits else data
 
     def _check_batch(self, X: Any, *, look: bool = True) -> tuple[Any, bool]:
         """Samples of a batch, as an array, or as a source where they are read piece by piece; whether they were looked

@@ -36,6 +36,7 @@ enum { ROWS, BYTES, SAMPLES }; /* kinds of sources */
 enum { SIDE = 16 };            /* of the squares that samples are turned into rows by */
 enum { MAX_CHUNK = 2048 };
 enum { SEVERAL = 256 };         /* samples whose factors are kept at hand */
+enum { FEW = 16 };              /* samples that are added up before a sum in double precision takes them */
 enum { MAX_RUNS = 4 };          /* that a sample is joined to */
 enum { PANEL = 48 };            /* columns of a symmetric product that BLAS computes at once */
 enum { MAX_SIZE = 256, DEPTH = 64 }; /* variables and samples of the products that we compute ourselves */

@@ -121,18 +121,21 @@ CLONES void NAME(add_runs)(const REAL *z, int64_t z_stride, int64_t n_rows, int6
         }
 }
 
-/* The same for samples one after the other; `sum` is room for n_rows numbers. */
+/* The same for samples one after the other, few of them in single precision; `sum` is room for n_rows numbers. */
 CLONES void NAME(add_sample_runs)(const REAL *z, int64_t z_stride, int64_t n_rows, int64_t n, const int64_t *starts,
                                   int64_t n_runs, double *sums, int64_t sums_stride, REAL *restrict sum)
 {
     for (int64_t s = 0; s < n_runs; s++) {
         int64_t stop = s + 1 < n_runs ? starts[s + 1] : n;
-        memset(sum, 0, n_rows * sizeof(REAL));
-        for (int64_t k = starts[s]; k < stop; k++)
+        for (int64_t k = starts[s]; k < stop;) {
+            int64_t end = k + FEW < stop ? k + FEW : stop;
+            memset(sum, 0, n_rows * sizeof(REAL));
+            for (; k < end; k++)
+                for (int64_t r = 0; r < n_rows; r++)
+                    sum[r] += z[k * z_stride + r];
             for (int64_t r = 0; r < n_rows; r++)
-                sum[r] += z[k * z_stride + r];
-        for (int64_t r = 0; r < n_rows; r++)
-            sums[r * sums_stride + s] += sum[r];
+                sums[r * sums_stride + s] += sum[r];
+        }
     }
 }
 
