@@ -7,7 +7,20 @@ from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from higsfa import GSFA, HGSFA, HiGSFA, HiSFA, LabelHead, Layer, ModelFileError, OrientedEdges, load, save, sources
+from higsfa import (
+    GSFA,
+    HGSFA,
+    HiGSFA,
+    HiSFA,
+    LabelHead,
+    Layer,
+    ModelFileError,
+    OrientedEdges,
+    load,
+    presets,
+    save,
+    sources,
+)
 from higsfa.core.edges import Edges
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.estimators.layer import FEW, design_pyramid
@@ -54,7 +67,7 @@ def test_a_network_with_a_front_end_is_one_on_the_edges_of_pictures():
 def test_auto_is_for_pictures_of_networks_that_design_themselves():
     images, label = pictures()
     assert HiGSFA().fit(images, label).front_.edges_.cell == 3
-    assert HGSFA().fit(images, label).front_ is not None
+    assert presets.pyramid(images.shape[1:], network=HGSFA).front is not None
     assert small().fit(images, label).front_ is None  # layers are for pixels
     assert HiGSFA().fit(images[:, :12, :12], label).front_ is None
     assert HiGSFA().fit(images[:, :12].reshape(len(images), -1), label).front_ is None
