@@ -27,7 +27,7 @@ def model_files(tmp_path_factory):
 @pytest.mark.parametrize("part", range(10))
 def test_damaged_and_invented_models_are_refused_or_used_with_little_work(part, model_files, tmp_path):
     path, outcomes = tmp_path / "model", Counter()
-    for seed in range(100 * part, 100 * (part + 1)):
+    for seed in range(200 * part, 200 * (part + 1)):
         data = MODELS.mutate(model_files, np.random.default_rng(seed))
         path.write_bytes(data)
         loading = counted(load, path)
