@@ -371,7 +371,7 @@ print(*(name for name in heavy if name in sys.modules))
 @pytest.mark.parametrize("make", [lambda: SFA(), lambda: GSFA(graph="clustered"), lambda: GSFA(graph="serial")])
 @pytest.mark.parametrize("expansion", ["identity", "identity | quadratic[:3]"])
 def test_means_of_many_samples_in_single_precision_lose_few_digits(make, expansion):
-    """Added one after the other, 4,096 numbers would lose three digits, and with them the rank of the covariance."""
+    """Added one after the other, 4,096 numbers would lose one or two digits, and with them the rank of a covariance."""
     X = np.random.default_rng(0).uniform(0, 1, (4096, 20)).astype(np.float32)
     y = np.arange(4096) % 3
     models = [make().set_params(expansion=expansion, center=np.zeros(20)) for _ in range(2)]
