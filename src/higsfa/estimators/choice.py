@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 from numbers import Integral
@@ -16,6 +17,7 @@ from higsfa.core.graph.edges import AtomEdges, LowRankEdges
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.graph.labels import as_labels, find_classes, numeric, pick_label
 from higsfa.core.node.frontend import Frontend
+from higsfa.core.node.held_out import noise_level
 from higsfa.core.sums.plan import BLOCK, make_plan
 from higsfa.core.sums.sums import Sums, part_of
 from higsfa.core.sums.tile import CellPlan, Weighting
@@ -140,6 +142,15 @@ def find_halves(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, grou
         except NotEnoughData:
             return None
     return halves[0], halves[1]
+
+
+def noise_of_folds(recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, fold: np.ndarray) -> float:
+    """Delta of noise on unseen samples."""
+    graphs = []
+    for k in range(fold.max() + 1):
+        with suppress(NotEnoughData):
+            graphs.append(graph_of(recipe, y, w, groups, np.flatnonzero(fold == k)))
+    return noise_level(graphs)
 
 
 def gather_folds(

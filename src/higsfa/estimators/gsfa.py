@@ -10,7 +10,7 @@ from sklearn.base import _fit_context
 from higsfa.core.graph.labels import as_labels, label_names, pick_label
 from higsfa.core.node.solve import AUTO
 from higsfa.core.sums.plan import make_plan
-from higsfa.estimators.choice import copies_together, divide, gather_folds
+from higsfa.estimators.choice import copies_together, divide, gather_folds, noise_of_folds
 from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documented
 from higsfa.estimators.stream import StreamEstimator, exact, joined, samples_of
 from higsfa.estimators.validation import BUILT, LABEL_KINDS, assign, check_data, fit_task, unchanged_on_error
@@ -76,7 +76,8 @@ class LabelledEstimator(StreamEstimator):
                 if fold is None:
                     self._adopt(gather_graph(data, recipe, y, w, groups), X=X)
                 else:  # what parameters leave open is chosen on folds of the samples
-                    self._adopt(*gather_folds(data, recipe, y, w, groups, fold), X)
+                    noise = noise_of_folds(recipe, y, w, groups, fold)
+                    self._adopt(*gather_folds(data, recipe, y, w, groups, fold), X, noise)
             elif sample_weight is not None or groups is not None:
                 raise ValueError(BUILT)
             elif graph.n_samples != n:

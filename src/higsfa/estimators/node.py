@@ -123,8 +123,11 @@ class NodeEstimator(Extractor):
             return np.array(center)  # the user may change the array
         return np.zeros(n_features) if as_expansion(self.expansion).is_linear else None
 
-    def _adopt(self, statistics: Statistics, divisions: Any = (), X: Source | None = None) -> None:
-        """Take these sums for those of all samples, choose by divisions of them what is open, and solve."""
+    def _adopt(self, statistics: Statistics, divisions: Any = (), X: Source | None = None, noise: float = 2.0) -> None:
+        """Take these sums for those of all samples, choose by divisions of them what is open, and solve.
+
+        `noise` is the Delta of noise on unseen samples.
+        """
         self._statistics, self._pending, self._known_kind = statistics, (), None
         self._chosen, self.held_out_, self._final = None, None, None
         found = []
@@ -132,8 +135,8 @@ class NodeEstimator(Extractor):
             with suppress(NotEnoughData), explained(self, X):
                 found.append((train.covariances(), test.covariances()))
         if found:
-            n_expanded = statistics.frontend.n_expanded
-            self._chosen, self.held_out_, self._final = cross_validated(found, n_expanded, self._options(as_given=True))
+            n_expanded, options = statistics.frontend.n_expanded, self._options(as_given=True)
+            self._chosen, self.held_out_, self._final = cross_validated(found, n_expanded, options, noise)
         self._solved = self._solve(X)
 
     def _solve(self, X: Source | None = None) -> Node:

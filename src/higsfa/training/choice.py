@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.node.held_out import LADDER, HeldOut, held_out, joined, n_judged, peak
+from higsfa.core.node.held_out import LADDER, HeldOut, held_out, joined, n_judged, noise_level, peak
 from higsfa.core.node.solve import AUTO
 from higsfa.core.sums.plan import make_plan
 from higsfa.core.sums.sums import Covariances
@@ -82,7 +82,8 @@ def choose_options(
             on_node = on_layer(k, plans[k].n_trained * len(train.schedule.tiles))
             features.fill()
             unseen.fill()
-            judge = _Judge(plans[k], (train.gathering(k, features), test.gathering(k, unseen)), evidence, is_single)
+            gatherings = train.gathering(k, features), test.gathering(k, unseen)
+            judge = _Judge(plans[k], gatherings, evidence, is_single, noise_level([halves[1].graph]))
             choose = judge if plans[k].options.is_open else None
             layer, features = train_layer(train.gathering(k, features, on_node), means, train.store(k), choose)
             unseen = computed_features(layer, unseen, test.store(k), dtype, test.run)
@@ -109,6 +110,8 @@ def _enter(stack: ExitStack, *sizes: Any, limit: int, **options: Any) -> Setup:
 class _Judge:
     """Chooses the options of a layer by some of its nodes, on the features below it in both halves.
 
+    `noise` is the Delta of noise on the half that judges.
+
     `evidence` grows by how slow the features of this layer are with each value of the shrinkage (by how much they say
     if this is the only layer that learns from labels), and the layer takes what is best for it and the layers below.
     """
@@ -117,6 +120,7 @@ class _Judge:
     halves: tuple[ThreadGathering, ThreadGathering]
     evidence: NDArray[np.float64]
     is_single: bool
+    noise: float
     found: Any = None
 
     def __call__(self, frontends: tuple[Frontend, ...]) -> LayerPlan:
@@ -125,7 +129,8 @@ class _Judge:
         results: list[Any] = [None] * len(train)
 
         def judge(i: int) -> None:
-            results[i] = held_out([(train[i], test[i])], n_expanded, n_judged(n_expanded, plan.options), plan.options)
+            n_features = n_judged(n_expanded, plan.options)
+            results[i] = held_out([(train[i], test[i])], n_expanded, n_features, plan.options, self.noise)
 
         self.halves[0].run(judge, len(train))
         self.found = joined(results)

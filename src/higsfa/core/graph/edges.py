@@ -85,6 +85,12 @@ class GroupEdges(AtomEdges):
     def degrees(self) -> Floats:
         return self.on_samples(self.atom_degrees - self.loops)
 
+    @property
+    def self_weight(self) -> float:
+        """Of the pairs of samples with themselves."""
+        own = self.on_samples(self.couplings.diagonal()) * self.sample_weight - self.on_samples(self.loops)
+        return float(own.sum())
+
     def n_edges(self) -> int:
         inside = (self.atoms >= 0) & (self.sample_weight > 0)
         counts = np.bincount(self.atoms[inside], minlength=self.n_atoms).astype(float)
@@ -182,6 +188,11 @@ class LowRankEdges(AtomEdges):
 
     def degrees(self) -> Floats:
         return self.on_samples(self.atom_degrees)
+
+    @property
+    def self_weight(self) -> float:
+        """Of the pairs of samples with themselves."""
+        return float(self.strengths @ np.sum(self.orthonormal_functions**2, axis=1))
 
     def n_edges(self) -> int:
         n = int(np.count_nonzero((self.atoms >= 0) & (self.sample_weight > 0)))
@@ -320,6 +331,11 @@ class ChainEdges:
             return 2.0 * float(self.weight[self.last >= self.first].sum())
         return self.weight * (2.0 * self.n_forward + float(self.loops.sum()))
 
+    @property
+    def self_weight(self) -> float:
+        """Of the pairs of samples with themselves."""
+        return float(self._loop_weights().sum())
+
     def to_sparse(self) -> sp.csr_array:
         i, j, w = [], [], []
         for run, (first, last) in enumerate(zip(self.first, self.last, strict=True)):
@@ -369,6 +385,11 @@ class SparseEdges:
     def total_weight(self) -> float:
         """Sum of all degrees."""
         return float(2.0 * self.upper.sum() + self.diagonal.sum())
+
+    @property
+    def self_weight(self) -> float:
+        """Of the pairs of samples with themselves."""
+        return float(self.diagonal.sum())
 
     def to_sparse(self) -> sp.csr_array:
         return sp.csr_array(self.upper + self.upper.T + sp.diags_array(self.diagonal))

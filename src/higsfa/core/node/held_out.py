@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.linalg import decorrelating, whole
 from higsfa.core.node.solve import AUTO, NodeOptions, n_slow_features, slow_features
 from higsfa.core.sums.sums import Covariances
@@ -38,6 +39,7 @@ class HeldOut:
         features say about the label, or about their neighbours on the graph.
     delta_values, training_delta_values : (L, divisions, k) Delta of each feature on unseen and on training samples;
         NaN where there are fewer features.
+    noise : Delta of noise on the unseen samples, at most 2; see :func:`noise_level`.
     best : number of the value that is taken: the one with the slowest features on unseen samples, the smaller one of
         two that are as good; in a network, of all layers together.
     shrinkage : what is taken: the best value, or in a network one between it and its neighbours.
@@ -48,6 +50,7 @@ class HeldOut:
     information: Floats
     delta_values: Floats
     training_delta_values: Floats
+    noise: float = 2.0
     best: int = -1
     shrinkage: float = -1.0
 
@@ -61,19 +64,19 @@ class HeldOut:
         """The same for the best value alone."""
         i = slice(self.best, self.best + 1)
         rest = self.information[i], self.delta_values[i], self.training_delta_values[i]
-        return HeldOut(self.ladder[i], self.slowness[i], *rest)
+        return HeldOut(self.ladder[i], self.slowness[i], *rest, self.noise)
 
     def chosen(self, options: NodeOptions) -> NodeOptions:
         """Options with the best shrinkage, and with the number of features that are slower than noise if it is open.
 
-        Features count whose mean Delta is below 2 by more than its standard error.
+        Features count whose mean Delta is below that of noise by more than its standard error.
         """
         options = replace(options, shrinkage=self.shrinkage)
         if options.n_slow != AUTO:
             return options
         deltas = self.delta_values[self.best]
         error = np.nan_to_num(np.std(deltas, axis=0, ddof=1)) / np.sqrt(len(deltas)) if len(deltas) > 1 else 0.0
-        return replace(options, n_slow=int(np.sum(self.mean_deltas(self.best) + error < 2.0)))
+        return replace(options, n_slow=int(np.sum(self.mean_deltas(self.best) + error < self.noise)))
 
     def mean_deltas(self, i: int, *, training: bool = False) -> Floats:
         """(k,) Delta values with shrinkage i, means over divisions; infinite for features that are nowhere."""
@@ -97,6 +100,23 @@ def peak(ladder: Floats, evidence: Floats) -> float:
     return float(f"{ladder[i] * np.exp(-b / (2.0 * a)):.2g}") if a < 0 else float(ladder[i])
 
 
+def noise_level(graphs: Sequence[TrainingGraph]) -> float:
+    r"""Delta of noise, the mean over graphs, at most 2.
+
+    A sample is as near to itself as can be, so pairs of samples with themselves, which graphs of low rank and classes
+    with self-loops have, make noise look slow where there are few samples. With the total weight S of such pairs, R of
+    all edges, and :math:`1 / n = \sum v^2 / Q^2`, centred white noise has :math:`2 (1 - S / R) / (1 - 1 / n)`, exactly
+    in the mean where degrees are in proportion to vertex weights.
+    """
+    levels = []
+    for graph in graphs:
+        v, R = graph.vertex_weights, graph.total_edge_weight
+        own = sum(part.edges.self_weight for part in graph.parts)
+        share = float(v @ v) / float(v.sum()) ** 2
+        levels.append(2.0 * (1.0 - own / R) / (1.0 - share) if share < 1.0 and R > 0 else 2.0)
+    return min(2.0, float(np.mean(levels))) if levels else 2.0
+
+
 def n_judged(n_expanded: int, options: NodeOptions) -> int:
     """Number of features that a value of the shrinkage is judged by."""
     most = min(n_expanded, MOST_FEATURES, n_expanded if options.n_components is None else options.n_components)
@@ -105,17 +125,17 @@ def n_judged(n_expanded: int, options: NodeOptions) -> int:
 
 
 def cross_validated(
-    divisions: Sequence[tuple[Covariances, Covariances]], n_expanded: int, options: NodeOptions
+    divisions: Sequence[tuple[Covariances, Covariances]], n_expanded: int, options: NodeOptions, noise: float = 2.0
 ) -> tuple[NodeOptions, HeldOut, HeldOut]:
     """Options filled in, how all values of the shrinkage did, and how the chosen one did on all features.
 
     The size of the slow part is counted on unseen samples.
     """
-    path = held_out(divisions, n_expanded, n_judged(n_expanded, options), options)
+    path = held_out(divisions, n_expanded, n_judged(n_expanded, options), options, noise)
     n = n_expanded if options.n_components is None else min(n_expanded, options.n_components)
     final = path.only_best()
     if n > path.delta_values.shape[2]:
-        final = held_out(divisions, n_expanded, n, replace(options, shrinkage=float(path.ladder[path.best])))
+        final = held_out(divisions, n_expanded, n, replace(options, shrinkage=float(path.ladder[path.best])), noise)
     options = final.chosen(options)
     if options.preserve and options.n_slow is None and options.delta_threshold < 4.0:
         options = replace(options, n_slow=n_slow_features(final.mean_deltas(0), n_expanded, options))
@@ -130,11 +150,16 @@ def joined(parts: Sequence[HeldOut]) -> HeldOut:
         np.concatenate([part.information for part in parts], axis=1),
         np.concatenate([part.delta_values for part in parts], axis=1),
         np.concatenate([part.training_delta_values for part in parts], axis=1),
+        parts[0].noise,
     )
 
 
 def held_out(
-    divisions: Sequence[tuple[Covariances, Covariances]], n_expanded: int, n_features: int, options: NodeOptions
+    divisions: Sequence[tuple[Covariances, Covariances]],
+    n_expanded: int,
+    n_features: int,
+    options: NodeOptions,
+    noise: float = 2.0,
 ) -> HeldOut:
     """Train on the first covariances of each division, measure on the second, for every value of the shrinkage."""
     ladder = LADDER if options.shrinkage == AUTO else (float(options.shrinkage),)
@@ -158,4 +183,4 @@ def held_out(
             new = decorrelating(variances, least @ B**2)
             share = np.clip(np.einsum("ij,ij->j", new, edges @ new) / 2.0, LEAST_SHARE, 1.0)  # of the variance, noise
             slowness[i, k], information[i, k] = np.sum(1.0 - share), -np.sum(np.log(share)) / 2.0
-    return HeldOut(np.array(ladder), slowness, information, deltas, training)
+    return HeldOut(np.array(ladder), slowness, information, deltas, training, noise)
