@@ -204,26 +204,31 @@ def test_a_large_mean_costs_no_digits():
 # --- the shift -------------------------------------------------------------------------------------------------------
 
 
+def shift_of(T):
+    """Of variables (T, n)."""
+    return pilot_shift(Frontend(as_expansion("identity"), 1, len(T), np.zeros(len(T))), [Rows(T)], T.dtype)
+
+
 def test_variables_are_shifted_if_their_mean_exceeds_four_deviations():
     spread = np.tile([-1.0, 1.0], 30)  # of deviation 1
     T = np.stack([spread + mean for mean in (0.0, 3.9, 4.1, -4.1, -3.9, 1e6)])
-    np.testing.assert_allclose(pilot_shift(T), [0, 0, 4.1, -4.1, 0, 1e6], rtol=1e-12)
+    np.testing.assert_allclose(shift_of(T), [0, 0, 4.1, -4.1, 0, 1e6], rtol=1e-12)
 
 
 def test_the_shift_is_that_of_the_first_samples_and_exact_for_constants():
     T = np.full((2, 50), 0.1, dtype=np.float32)
     T[1, 20:] = 99.0
-    assert np.array_equal(pilot_shift(T), np.full(2, T[0, 0], dtype=np.float64))
+    assert np.array_equal(shift_of(T), np.full(2, T[0, 0], dtype=np.float64))
     T[:, 19] = 0.101
-    assert pilot_shift(T)[0] == np.mean(T[0, :20], dtype=np.float64)
+    assert shift_of(T)[0] == np.mean(T[0, :20], dtype=np.float64)
 
 
 def test_no_shift_comes_from_nothing_or_from_numbers_that_are_not_finite():
-    assert np.array_equal(pilot_shift(np.zeros((3, 0))), np.zeros(3))
+    assert np.array_equal(shift_of(np.zeros((3, 0))), np.zeros(3))
     T = np.full((3, 10), 5.0)
     T[0, 3], T[1, 3] = np.nan, np.inf
     with np.errstate(invalid="ignore"):
-        assert pilot_shift(T).tolist() == [0, 0, 5]
+        assert shift_of(T).tolist() == [0, 0, 5]
 
 
 def test_the_first_rows_are_those_of_the_first_tile():

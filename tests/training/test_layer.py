@@ -202,11 +202,13 @@ def test_the_shift_of_a_node_comes_from_the_first_samples_it_sees(name):
     X = 1000 + rng.standard_normal((3, 2 * accumulate.PILOT))
     X[:, accumulate.PILOT :] += 7
     frontend = Frontend(as_expansion(name), 1, 3, np.zeros(3))
-    dtype = np.dtype(float)
-    plan = driver.make_plan(RECIPE.build(data()[1]))
-    sums = accumulate.NodeSums(frontend, plan, dtype, first=Rows(X).columns(0, accumulate.PILOT))
+    shift = accumulate.pilot_shift(frontend, [Rows(X)], np.dtype(float))
     T = as_expansion(name)(X[:, : accumulate.PILOT])
-    np.testing.assert_allclose(sums.shift, T.mean(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(shift, T.mean(axis=1), rtol=1e-12)
+    half = accumulate.PILOT // 2
+    shift = accumulate.pilot_shift(frontend, [Rows(X), Rows(X[:, accumulate.PILOT :])], np.dtype(float))
+    T = as_expansion(name)(np.hstack([X[:, :half], X[:, accumulate.PILOT :][:, :half]]))
+    np.testing.assert_allclose(shift, np.where(T.mean(axis=1) > 4 * T.std(axis=1), T.mean(axis=1), 0), rtol=1e-12)
 
 
 def test_means_of_outputs_are_those_of_the_features():

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.sums.accumulate import PILOT, NodeSums
+from higsfa.core.sums.accumulate import NodeSums
 from higsfa.core.sums.sums import Sums, Tree, merge
 from higsfa.training.gather import gather
-from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, statistics_of, train_nodes
+from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, first_shifts, statistics_of, train_nodes
 from higsfa.training.runner import Runner, one_blas_thread, one_by_one
 from higsfa.training.statistics import add_fields
 from higsfa.training.stores import Block, Schedule, feature_major, field_of
@@ -66,10 +66,9 @@ class Job:
         HELD.put(self.fit, t, len(self.below), block, self.keep_bytes)
         return block
 
-    def start(self, p: int, **origin: Any) -> NodeSums:
-        """Empty sums of node p, with a shift from the `first` tile or with a known `shift`."""
-        frontend = self.frontends[p if len(self.frontends) > 1 else 0]
-        return NodeSums(frontend, self.schedule.plan, self.dtype, **origin)
+    def start(self, p: int, shift: Floats) -> NodeSums:
+        """Empty sums of node p."""
+        return NodeSums(self.frontends[p if len(self.frontends) > 1 else 0], self.schedule.plan, self.dtype, shift)
 
 
 class Held:
@@ -126,17 +125,15 @@ def _forget(fit: str) -> None:
 def _shifts(job: Job) -> list[Floats]:
     """The shift of every node, from the first tile."""
     with one_blas_thread():
-        first = job.features(0)
-        return [
-            job.start(p, first=field_of(first, index).columns(0, PILOT)).shift
-            for p, index in enumerate(job.plan.fields.index)
-        ]
+        first, index = job.features(0), job.plan.fields.index
+        shifts = first_shifts(job.plan, job.frontends, lambda p: field_of(first, index[p]), job.dtype)
+        return [shifts(p) for p in range(len(index))]
 
 
 def _fold(job: Job, shifts: list[Floats], block: int) -> list[Sums]:
     """The sums of all nodes over one block."""
     index = job.plan.fields.index
-    nodes = [job.start(p, shift=shift) for p, shift in enumerate(shifts)]
+    nodes = [job.start(p, shift) for p, shift in enumerate(shifts)]
     begin = sum(len(tiles) for tiles in job.schedule.blocks[:block])
 
     def fields(t: int) -> Callable[[int], Any]:
@@ -162,7 +159,7 @@ def _reduce(job: Job, sums: list[Sums], lo: int, shifts: list[Floats], reduce: R
     results = []
     with one_blas_thread(), np.errstate(all="ignore"):
         for p, own in enumerate(sums, lo):
-            node = job.start(p, shift=shifts[p])
+            node = job.start(p, shifts[p])
             node.tree.add(0, own)
             results.append(reduce(statistics_of(node, job.plan.precision(job.dtype))))
     return results

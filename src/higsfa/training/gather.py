@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.native.tile import Raw, Samples
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.sums.accumulate import PILOT, NodeSums
+from higsfa.core.sums.accumulate import PILOT, NodeSums, pilot_shift
 from higsfa.core.sums.sums import Sums, zero
 from higsfa.core.sums.tile import Plan, Tile, tile_rows
 from higsfa.training.runner import Runner, one_by_one
@@ -94,8 +94,9 @@ class NodeData:
             if first is not None:
                 indices, blocks[block] = first.rows[:PILOT], chain([first], tiles)
                 break
-        pilot = Samples(read(indices)) if shift is None else None
-        node = NodeSums(self.frontend, plan, self.dtype, first=pilot, shift=shift)
+        if shift is None:
+            shift = pilot_shift(self.frontend, [Samples(read(indices))], self.dtype)
+        node = NodeSums(self.frontend, plan, self.dtype, shift)
         gather([node], ((block, _inputs(read, tiles)) for block, tiles in enumerate(blocks)))
         sums = node.tree.total()
         if sums is None:  # no samples

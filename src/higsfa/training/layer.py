@@ -24,9 +24,11 @@ from higsfa.core.native.tile import Raw
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
-from higsfa.core.sums.accumulate import PILOT, NodeSums
+from higsfa.core.sums.accumulate import NodeSums, pilot_shift
+from higsfa.core.sums.sums import Pool
 from higsfa.training.gather import gather, in_blocks
 from higsfa.training.runner import Runner
+from higsfa.training.sources.base import evenly_spread
 from higsfa.training.statistics import FieldTree, GraphStatistics, Origin
 from higsfa.training.stores import Block, Features, Schedule, Store, field_of
 
@@ -36,6 +38,8 @@ Reduce = Callable[[GraphStatistics], Any]
 Choose = Callable[[tuple[Frontend, ...]], "LayerPlan"]
 """From the frontends of all nodes to a plan without open options."""
 NETWORK = Origin.of("network")
+PILOT_FIELDS = 16
+"""Fields that the shift of a shared node is taken from."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,17 @@ class TrainedLayer:
         return means
 
 
+def first_shifts(
+    plan: LayerPlan, frontends: tuple[Frontend, ...], raw: Callable[[int], Raw], dtype: np.dtype[Any]
+) -> Callable[[int], Floats]:
+    """The shift of each node, by its number, from its raw input in the first tile; one for all that share weights."""
+    if not plan.shared:
+        return lambda p: pilot_shift(frontends[p if len(frontends) > 1 else 0], [raw(p)], dtype)
+    some = evenly_spread(plan.fields.n_nodes, PILOT_FIELDS)
+    shift = pilot_shift(frontends[0], [raw(p) for p in some], dtype)
+    return lambda p: shift
+
+
 def statistics_of(sums: NodeSums, precision: float) -> GraphStatistics:
     """The statistics of a node whose tiles have all been added."""
     return GraphStatistics(sums.tree.total(), sums.shift, sums.frontend, precision, NETWORK, sums.plan.weighting)
@@ -214,6 +229,7 @@ class ThreadGathering:
     saved : where finished nodes and sums are saved.
     use : called with the index of each trained node and the node, right away.
     fields : where what statistics are reduced to is added up.
+    pool : space that sums are gathered in.
     """
 
     plan: LayerPlan
@@ -226,11 +242,13 @@ class ThreadGathering:
     saved: PassStore | None = None
     use: Callable[[int, Node], None] = lambda p, node: None
     fields: FieldTree | None = None
+    pool: Pool = field(default_factory=Pool)
 
     def __call__(
         self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce, fold: bool = False
     ) -> list[Any]:
-        this = replace(self, fields=FieldTree()) if fold else self
+        pool = Pool()
+        this = replace(self, fields=FieldTree(pool) if fold else None, pool=pool)
         if plan is not self.plan:  # a pass before it, for means and principal components
             this = replace(this, on_node=lambda _: None, saved=None, use=lambda p, node: None)
         elif plan.shared:
@@ -251,10 +269,11 @@ class ThreadGathering:
 
     def _node_by_node(self, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any]) -> None:
         index, below = plan.fields.index, self.below
+        shifts = first_shifts(plan, frontends, lambda p: below.field(0, index[p]), self.dtype)
 
         def work(p: int) -> None:
             if results[p] is None:
-                sums = self._start(p, frontends, partial(below.field, 0, index[p]))
+                sums = self._start(shifts(p), p, frontends)
                 gather([sums], in_blocks(self.schedule.blocks, lambda t: lambda _: below.field(t, index[p])))
                 self._conclude(p, sums, reduce, results)
             self.use(p, results[p])
@@ -264,7 +283,8 @@ class ThreadGathering:
 
     def _tile_by_tile(self, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any], nodes: range) -> None:
         index, saved, first = plan.fields.index, self.saved, self.below.tile(0)
-        sums: list[Any] = [self._start(p, frontends, partial(field_of, first, index[p])) for p in nodes]
+        shifts = first_shifts(plan, frontends, lambda p: field_of(first, index[p]), self.dtype)
+        sums: list[Any] = [self._start(shifts(p), p, frontends) for p in nodes]
         begin = 0 if saved is None else saved.resume(nodes.start, sums)
         n_skipped = sum(len(tiles) for tiles in self.schedule.blocks[:begin])
         self.on_node(len(nodes) * n_skipped)
@@ -289,10 +309,9 @@ class ThreadGathering:
 
         self.run(conclude, len(nodes))
 
-    def _start(self, p: int, frontends: tuple[Frontend, ...], raw: Callable[[], Raw]) -> NodeSums:
-        """Empty sums of node p, with a shift from its raw input in the first tile."""
-        first, frontend = raw().columns(0, PILOT), frontends[p if len(frontends) > 1 else 0]
-        return NodeSums(frontend, self.schedule.plan, self.dtype, first=first)
+    def _start(self, shift: Floats, p: int, frontends: tuple[Frontend, ...]) -> NodeSums:
+        """Empty sums of node p."""
+        return NodeSums(frontends[p if len(frontends) > 1 else 0], self.schedule.plan, self.dtype, shift, self.pool)
 
     def _conclude(self, p: int, sums: NodeSums, reduce: Reduce, results: list[Any]) -> None:
         result = reduce(statistics_of(sums, self.plan.precision(self.dtype)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -23,7 +24,18 @@ from higsfa.core.node.frontend import Frontend
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions, solve_node
 from higsfa.core.sums.plan import SEQUENCE_MIX, class_plan, label_plan
-from higsfa.core.sums.sums import Covariances, Sums, Tree, covariances, group_products, merge, scaled, shifted, zero
+from higsfa.core.sums.sums import (
+    Covariances,
+    Pool,
+    Sums,
+    Tree,
+    covariances,
+    group_products,
+    merge,
+    scaled,
+    shifted,
+    zero,
+)
 from higsfa.core.sums.tile import Plan, Weighting, unit_of
 
 Floats = NDArray[np.float64]
@@ -361,11 +373,11 @@ class FieldTree:
     Fields are added as they come, by several threads; they are merged in a fixed tree, so only few of them wait.
     """
 
-    def __init__(self) -> None:
-        self._tree, self._lock = Tree(_merge_fields), Lock()
+    def __init__(self, pool: Pool | None = None) -> None:
+        self._tree, self._lock = Tree(partial(_merge_fields, pool=pool)), Lock()
 
     def add(self, p: int, part: GraphStatistics) -> None:
-        """Add the statistics over field p."""
+        """Add the statistics over field p, which nobody else may hold: they are added to."""
         with self._lock:
             self._tree.add(p, (p, part))
 
@@ -374,20 +386,20 @@ class FieldTree:
         return whole
 
 
-def _merge_fields(a: tuple[int, GraphStatistics], b: tuple[int, GraphStatistics]) -> tuple[int, GraphStatistics]:
-    """Both, relative to the shift of the first field; what came in stays, as a worker may still hold it."""
+def _merge_fields(a: Any, b: Any, pool: Pool | None) -> tuple[int, GraphStatistics]:
+    """Both, relative to the shift of the first field."""
     (p, first), (_, second) = sorted((a, b), key=lambda one: one[0])
     delta = second.shift - first.shift
-    sums = merge(shifted(second.sums, delta) if delta.any() else second.sums.copy(), first.sums)
+    sums = merge(first.sums, shifted(second.sums, delta), pool)
     known = replace(first.known, edge_weight=first.known.edge_weight + second.known.edge_weight)
     return p, replace(first, sums=sums, known=known)
 
 
 def add_fields(parts: Iterable[GraphStatistics]) -> GraphStatistics:
-    """The total of a :class:`FieldTree`."""
+    """The total of a :class:`FieldTree`; the parts stay as they are."""
     tree = FieldTree()
     for p, part in enumerate(parts):
-        tree.add(p, part)
+        tree.add(p, replace(part, sums=part.sums.copy()))
     return tree.total()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.native.tile import Front, Raw, chunk_columns, empty_rows, sum_tile
 from higsfa.core.node.frontend import Frontend
-from higsfa.core.sums.sums import Sums, Tree, zero
+from higsfa.core.sums.sums import Pool, Sums, Tree, merge, zero
 from higsfa.core.sums.tile import LocalEdges, LocalMatrix, LocalPairs, Part, Plan, Tile
 
 Floats = NDArray[np.float64]
@@ -21,6 +23,9 @@ PILOT = 512
 """Samples that the shift is estimated from."""
 FEW_SEGMENTS = 16
 """Up to this number, BLAS adds up one segment after the other faster than numpy adds up all of them."""
+
+CACHED = 2**16
+"""Numbers that stay in the cache between two steps."""
 
 
 class NodeSums:
@@ -34,8 +39,8 @@ class NodeSums:
     frontend : from raw input to variables.
     plan : blocks and tiles.
     dtype : of the products.
-    first : raw input of the first samples, PILOT at most, from which the shift is taken: the same for any batches.
-    shift : given instead of `first` where it is known.
+    shift : what variables are taken relative to, see :func:`pilot_shift`.
+    pool : where space for sums comes from, and goes to when they have been added to others.
 
     Attributes
     ----------
@@ -47,15 +52,14 @@ class NodeSums:
     """
 
     def __init__(
-        self, frontend: Frontend, plan: Plan, dtype: np.dtype[Any], *, first: Raw | None = None, shift: Any = None
+        self, frontend: Frontend, plan: Plan, dtype: np.dtype[Any], shift: Floats, pool: Pool | None = None
     ) -> None:
-        if first is not None:
-            shift = pilot_shift(frontend.variables(frontend.inputs(first, dtype, clip=False)))
         self.frontend, self.plan, self.dtype, self.shift = frontend, plan, dtype, shift
-        self.tree = Tree()
+        self.pool = Pool() if pool is None else pool
+        self.tree = Tree(partial(merge, pool=self.pool))
         self.sums: Sums | None = None
-        self.product: NDArray[Any] = np.zeros(0)
-        self.channels, self.low, self.high, self.edges = (self.product,) * 4
+        self._nothing: NDArray[Any] = np.zeros(0)
+        self.product, self.channels, self.low, self.high, self.edges = (self._nothing,) * 5
         self._front = Front.of(frontend, dtype, shift)
         self._weights: Floats | None = None  # of the last part that was added to the product
         self._factors: list[float] = []  # of the edges
@@ -63,14 +67,14 @@ class NodeSums:
     def add(self, raw: Raw, tile: Tile) -> None:
         """Add a tile, given the raw input of the node."""
         if self.sums is None:
-            self.sums = zero(self.frontend.n_inputs, self.frontend.n_variables, self.plan)
+            self.sums = zero(self.frontend.n_inputs, self.frontend.n_variables, self.plan, self.pool)
             second, n_inputs = self.sums.second, len(self.sums.low)
-            self.product = np.zeros(second.shape[1:], self.dtype)
+            self.product = self.pool.zeros(second.shape[1:], self.dtype)
             # Double precision needs no sums of its own.
-            self.channels = second if self.dtype == np.float64 else np.zeros(second.shape, self.dtype)
+            self.channels = second if self.dtype == np.float64 else self.pool.zeros(second.shape, self.dtype)
             self.low, self.high = np.full(n_inputs, np.inf, self.dtype), np.full(n_inputs, -np.inf, self.dtype)
             self._weights = None
-            self.edges = np.zeros((len(tile.edges), *self.product.shape), self.dtype)
+            self.edges = self.pool.zeros((len(tile.edges), *self.product.shape), self.dtype)
             self._factors = [edges.factor for edges in tile.edges]  # the same in all tiles of a block
         limits = None if self.frontend.expansion.is_linear else (self.low, self.high)
         found = sum_tile(self._front, raw, tile, self.product, self.channels, limits, self.edges)
@@ -93,9 +97,13 @@ class NodeSums:
             self._add_product_to_channels(self._weights)
         if self.channels is not sums.second:
             sums.second += self.channels
+            self.pool.take_back(self.channels)
         for factor, edges in zip(self._factors, self.edges, strict=True):
             assert sums.edges is not None
-            sums.edges += factor * edges.astype(np.float64)
+            _add_multiple(sums.edges, factor, edges)
+        self.pool.take_back(self.product)
+        self.pool.take_back(self.edges)
+        self.product, self.channels, self.edges = (self._nothing,) * 3
         np.minimum(sums.low, self.low, out=sums.low)
         np.maximum(sums.high, self.high, out=sums.high)
         self.tree.add(block, sums)
@@ -103,7 +111,7 @@ class NodeSums:
     def _add_product_to_channels(self, factors: Floats) -> None:
         for channel, factor in zip(self.channels, factors.tolist(), strict=True):
             if factor != 0.0:
-                channel += self.dtype.type(factor) * self.product
+                _add_multiple(channel, factor, self.product)
 
     # ---------------------------------------------------------------------------------------------- the reference
 
@@ -179,20 +187,34 @@ class NodeSums:
         self.product += some @ some.T
 
 
-def pilot_shift(T: NDArray[Any]) -> Floats:
-    """A shift for the variables (T, n) whose mean is large against their spread, 0 for the others.
+def pilot_shift(frontend: Frontend, first: Sequence[Raw], dtype: np.dtype[Any]) -> Floats:
+    """A shift for the variables whose mean is large against their spread, 0 for the others.
 
     Subtracting it keeps the variance from drowning in the square of the mean. Exact for constant variables.
+
+    Parameters
+    ----------
+    frontend : from raw input to variables.
+    first : raw input, the same for any batches: of each of some fields that share a node, its first samples.
+    dtype : of the variables.
     """
+    some = [raw.columns(0, PILOT // len(first)) for raw in first]
+    T = np.concatenate([frontend.variables(frontend.inputs(raw, dtype, clip=False)) for raw in some], axis=1)
     if T.shape[1] == 0:
         return np.zeros(len(T))
-    T = T[:, :PILOT]
     mean = T.mean(axis=1, dtype=np.float64)
     spread = T.std(axis=1, dtype=np.float64)
     low, high = T.min(axis=1), T.max(axis=1)
     mean = np.where(low == high, low, mean)
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(mean) & (np.abs(mean) > 4 * spread), mean, 0.0)
+
+
+def _add_multiple(total: Any, factor: float, matrix: Any) -> None:
+    """Add a multiple of a matrix, in the precision of the total; some rows at a time, in the cache."""
+    step = max(1, CACHED // max(1, matrix.shape[1]))
+    for a in range(0, len(matrix), step):
+        total[a : a + step] += total.dtype.type(factor) * matrix[a : a + step].astype(total.dtype, copy=False)
 
 
 def _add_segments(Z: NDArray[Any], starts: Ints, sums: Floats) -> None:

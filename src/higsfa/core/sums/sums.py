@@ -6,6 +6,7 @@ Products are formed in the precision of the data; sums are kept in float64.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,25 @@ from higsfa.core.graph.edges import LowRank
 from higsfa.core.sums.tile import Plan, Weighting
 
 Floats = NDArray[np.float64]
+
+
+class Pool:
+    """Arrays that are used again. The system clears fresh memory page by page, which takes as long as a product."""
+
+    def __init__(self) -> None:
+        self._free: defaultdict[Any, list[NDArray[Any]]] = defaultdict(list)
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        try:
+            array = self._free[shape, dtype].pop()  # a list may be shared by threads
+        except IndexError:
+            return np.zeros(shape, dtype)
+        array[...] = 0
+        return array
+
+    def take_back(self, array: NDArray[Any]) -> None:
+        """Nobody else may hold the array."""
+        self._free[array.shape, array.dtype].append(array)
 
 
 @dataclass(eq=False)
@@ -54,15 +74,16 @@ class Sums:
         return replace(self, **arrays)
 
 
-def zero(n_inputs: int, n_variables: int, plan: Plan) -> Sums:
+def zero(n_inputs: int, n_variables: int, plan: Plan, pool: Pool | None = None) -> Sums:
     """Empty sums for this number of inputs and variables, with the channels, atoms and edges of a plan."""
     K, T = plan.n_channels, n_variables
+    pool, double = Pool() if pool is None else pool, np.dtype(np.float64)
     return Sums(
         n_channels=K,
         weights=np.zeros(K + plan.n_atoms),
         first=np.zeros((K + plan.n_atoms, T)),
-        second=np.zeros((K, T, T)),
-        edges=np.zeros((T, T)) if plan.has_edges else None,
+        second=pool.zeros((K, T, T), double),
+        edges=pool.zeros((T, T), double) if plan.has_edges else None,
         low=np.full(n_inputs, np.inf),
         high=np.full(n_inputs, -np.inf),
     )
@@ -94,8 +115,8 @@ def scaled(sums: Sums, factor: float) -> Sums:
     )
 
 
-def merge(a: Sums, b: Sums) -> Sums:
-    """Add b into a and return a."""
+def merge(a: Sums, b: Sums, pool: Pool | None = None) -> Sums:
+    """Add b into a and return a. With a pool, which gets the matrices of b, nobody else may hold b."""
     a.weights += b.weights
     a.first += b.first
     a.second += b.second
@@ -104,6 +125,10 @@ def merge(a: Sums, b: Sums) -> Sums:
     np.minimum(a.low, b.low, out=a.low)
     np.maximum(a.high, b.high, out=a.high)
     a.edge_weight += b.edge_weight
+    if pool is not None:
+        pool.take_back(b.second)
+        if b.edges is not None:
+            pool.take_back(b.edges)
     return a
 
 
