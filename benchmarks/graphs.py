@@ -1,4 +1,4 @@
-"""Which graph for a label: serial against label functions for numbers, clustered against codes for classes.
+"""Which graph for a label: serial, label functions and ranks ("auto") for numbers, clustered and codes for classes.
 
     python benchmarks/graphs.py
     python benchmarks/graphs.py --data digits,fashion --sizes 50,200 --draws 3
@@ -23,7 +23,7 @@ from higsfa.graphs import ClusteredGraph, CodeGraph, LabelGraph, SerialGraph
 
 FEATURES = (3, 5, 10, 20)
 DATA = ("digits", "fashion", "faces-age", "fairface-age", "fairface-race")
-NUMBERS = {"serial": SerialGraph(), "label": LabelGraph()}
+NUMBERS = {"serial": SerialGraph(), "label": LabelGraph(), "auto": "auto"}
 CLASSES = {"clustered": ClusteredGraph(), "code": CodeGraph()}
 
 
@@ -46,18 +46,21 @@ def measure(images, graph, shrinkage):
 
 
 def table(records, cases, draws, shrinkage):
-    """For each case both graphs, and the second minus the first with the standard error of the difference."""
+    """For each case all graphs, and the others minus the first with the standard error of the difference."""
     rows = []
     for data, size in cases:
-        first, second = {}, {}
-        for found, graph in zip((first, second), graphs(data), strict=True):
+        first = {}
+        for graph in graphs(data):
             keys = {d: f"{data}/{size}/{graph}/{shrinkage}/{d}" for d in range(draws)}
-            found.update({d: records.rows[key] for d, key in keys.items() if key in records})
+            found = {d: records.rows[key] for d, key in keys.items() if key in records}
             cells = [mean_and_error([row[str(k)] for row in found.values()], draws) for k in FEATURES]
             rows.append([f"{data} {size:,}", graph, *cells])
-        both = [d for d in first if d in second]
-        differences = [[second[d][str(k)] - first[d][str(k)] for d in both] for k in FEATURES]
-        rows.append([f"{data} {size:,}", "difference", *(mean_and_error(found, draws) for found in differences)])
+            both = [d for d in first if d in found]
+            differences = [[found[d][str(k)] - first[d][str(k)] for d in both] for k in FEATURES]
+            if both:
+                cells = (mean_and_error(values, draws) for values in differences)
+                rows.append([f"{data} {size:,}", f"{graph} - {next(iter(graphs(data)))}", *cells])
+            first = first or found
     rows = [row for row in rows if set(row[2:]) != {"-"}]
     title = f"Label estimates from the first features, shrinkage {shrinkage}: mean ± standard error of {draws} draws"
     print_table(title, ["training set", "graph", *map(str, FEATURES)], rows)

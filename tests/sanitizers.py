@@ -19,6 +19,7 @@ SANITIZERS = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize
 
 READ_OUTSIDE = """
 import numpy as np
+from higsfa.core.native import encode
 from higsfa.core.native import tile as fused
 from higsfa.core.expansion.expansion import parse_expansion
 from higsfa.core.node.frontend import Frontend
@@ -26,8 +27,8 @@ from higsfa.core.native.tile import Rows
 front = fused.Front.of(Frontend(parse_expansion("quadratic"), 1, 2, np.zeros(2)), np.dtype(float))
 raw = Rows(np.ones((2, 400)), np.array([0, 1]))
 raw.which[1] = 2  # behind the end; checked when raw input is made
-encoder = fused.Encoder.of(front, np.ones((1, 3)), np.zeros(1), np.ones((0, 3)), np.zeros(0))
-print("encoded:", fused.encode_tile(encoder, raw, np.ones((1, 400))))
+encoder = encode.Encoder.of(front, np.ones((1, 3)), np.zeros(1), np.ones((0, 3)), np.zeros(0))
+print("encoded:", encode.encode_tile(encoder, raw, np.ones((1, 400))))
 """
 
 

@@ -211,6 +211,19 @@ def test_the_shift_of_a_node_comes_from_the_first_samples_it_sees(name):
     np.testing.assert_allclose(shift, np.where(T.mean(axis=1) > 4 * T.std(axis=1), T.mean(axis=1), 0), rtol=1e-12)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_a_layer_at_once_equals_its_nodes_one_by_one(shared, n_jobs, monkeypatch):
+    X, labels = data()
+    X[:, :3] = 1.0  # one node without variance: fewer outputs than asked for
+    layers = [Layer(3, 2, 4, n_slow=1, expansion=CLOSED, shared=shared), Layer(3, 3, 5, n_slow=2)]
+    net = HiGSFA(layers, graph=RECIPE, n_jobs=n_jobs).fit(X, labels)
+    found = [net.transform(X[:n]) for n in (1, 30, N)]
+    monkeypatch.setattr(type(net._trained[0]), "_encoders", lambda self, dtype: None)
+    for Y, n in zip(found, (1, 30, N), strict=True):
+        assert np.array_equal(Y, net.transform(X[:n]))
+
+
 def test_means_of_outputs_are_those_of_the_features():
     X, labels = data()
     X[:, :3] = 1.0  # one node without variance: fewer outputs than asked for

@@ -335,7 +335,7 @@ class Network(Shown, Extractor):
         plans = [layer.plan for layer in self._trained]
         rows = min(1024, tile_size(plans, int(np.prod(source.shape)), dtype.itemsize))
         out = check_out(out, (len(source), self.n_components_), given, source)
-        if not all(node.fits_single for layer in self._trained for node in layer.nodes):
+        if not all(layer.fits_single for layer in self._trained):
             dtype = np.dtype(np.float64)
         with threads(self._n_jobs()) as run, np.errstate(all="ignore"):
             for where, part in batches(source, rows):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from higsfa.core.expansion.expansion import Expansion, parse_expansion
 from higsfa.core.fields import Fields
 from higsfa.core.linalg import principal_axes
+from higsfa.core.native.encode import Encoders
 from higsfa.core.native.tile import Raw
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
@@ -38,6 +39,10 @@ Reduce = Callable[[GraphStatistics], Any]
 Choose = Callable[[tuple[Frontend, ...]], "LayerPlan"]
 """From the frontends of all nodes to a plan without open options."""
 NETWORK = Origin.of("network")
+PIECES = 16
+"""That the nodes of a layer are cut into, for several threads."""
+FEW_SAMPLES = 256
+"""For fewer node-samples than this another thread is not worth while."""
 PILOT_FIELDS = 16
 """Fields that the shift of a shared node is taken from."""
 
@@ -125,13 +130,35 @@ class TrainedLayer:
     def encode(self, block: Block, dtype: np.dtype[Any], run: Runner) -> Block:
         """Features of this layer from those of the layer below."""
         index = self.plan.fields.index
-        out: Block = np.empty((len(index), self.plan.n_components, block.shape[2]), dtype=dtype)
+        n_nodes, n = len(index), block.shape[2]
+        out: Block = np.empty((n_nodes, self.plan.n_components, n), dtype=dtype)
+        rows, encoders = block.reshape(-1, n), self._encoders(dtype)
+        step = max(1, n_nodes // PIECES, FEW_SAMPLES // max(1, n))
 
-        def work(p: int) -> None:
-            self.node(p).encode(field_of(block, index[p]), out[p])
+        def work(piece: int) -> None:
+            begin, end = piece * step, min((piece + 1) * step, n_nodes)
+            if encoders is None or not encoders.encode(rows, out, begin, end):
+                for p in range(begin, end):
+                    self.node(p).encode(field_of(block, index[p]), out[p])
 
-        run(work, len(index))
+        run(work, -(-n_nodes // step))
         return out
+
+    def _encoders(self, dtype: np.dtype[Any]) -> Encoders | None:
+        """All nodes as compiled routines read them, made once; None if they do not know one of them."""
+        made: dict[Any, Encoders | None] = self.__dict__.setdefault("_encoders_made", {})
+        if dtype not in made:
+            index = self.plan.fields.index
+            nodes = [self.node(p).encoder(dtype) for p in range(len(index))]
+            which = index[:, :, None] * self.plan.width + np.arange(self.plan.width)
+            known = [node for node in nodes if node is not None]
+            made[dtype] = Encoders(known, which.reshape(len(index), -1)) if len(known) == len(nodes) else None
+        return made[dtype]
+
+    @cached_property
+    def fits_single(self) -> bool:
+        """Whether single precision holds the expanded variables of all nodes."""
+        return all(node.fits_single for node in self.nodes)
 
     def decode(self, block: Block, run: Runner) -> Block:
         """Features of the layer below, from those of this layer; where fields overlap, the mean of what they say."""

@@ -6,6 +6,7 @@ from within an item runs on the thread that makes it. So nothing ever waits for 
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -137,13 +138,17 @@ class _OneBlasThread:
         self._lock = threading.Lock()
         self._n_users = 0
         self._before: list[tuple[Any, int]] | None = None
+        self._n_modules = 0
+        self._known: tuple[Any, ...] = ()  # libraries, looked for again when there are more modules
 
     def enter(self) -> None:
         with self._lock:
             if self._before is None:
-                libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-                self._before = [(library, library.num_threads) for library in libraries]
-                for library in libraries:
+                if self._n_modules != len(sys.modules):
+                    self._n_modules = len(sys.modules)
+                    self._known = tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
+                self._before = [(library, library.num_threads) for library in self._known]
+                for library in self._known:
                     _disown(library)
                     library.set_num_threads(1)
             self._n_users += 1

@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 
 from higsfa.core.expansion.expansion import parse_expansion
+from higsfa.core.native import encode
 from higsfa.core.native import library as kernels
 from higsfa.core.native import tile as fused
+from higsfa.core.native.encode import Encoders
 from higsfa.core.native.tile import Rows, Samples
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
@@ -399,7 +401,9 @@ def test_features_in_every_combination_equal_the_formula(text, sizes, calls):
                         continue
                     calls.clear()
                     assert node.encode(source, Y) is Y
-                    assert [key for key in calls if key[0] == "encode_tile"] == [("encode_tile", kind)] * (not by_numpy)
+                    assert [key for key in calls if key[0] == "encode_nodes"] == [("encode_nodes", kind)] * (
+                        not by_numpy
+                    )
                     assert np.abs(Y - expected).max() <= tolerance
 
 
@@ -554,11 +558,55 @@ def test_weights_that_grow_do_not_cost_digits(fused_):
 def test_features_need_enough_rows_of_the_right_type():
     frontend = Frontend(parse_expansion("identity"), 1, 3, np.zeros(3))
     node = node_of(frontend, 2, 2)
-    encoder, raw = node._encoder(np.dtype(np.float64)), Rows(np.ones((3, 5)))
-    assert fused.encode_tile(encoder, raw, np.empty((4, 5)))
+    encoder, raw = node.encoder(np.dtype(np.float64)), Rows(np.ones((3, 5)))
+    assert encode.encode_tile(encoder, raw, np.empty((4, 5)))
     for Y in (np.empty((3, 5)), np.empty((4, 5), np.float32), np.empty((3, 5), np.float32)):
         with pytest.raises(ValueError, match="features need 4 rows of float64"):
-            fused.encode_tile(encoder, raw, Y)
+            encode.encode_tile(encoder, raw, Y)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("raw_kind", [np.uint8, None])
+@pytest.mark.parametrize("n", [1, 2, 17, 2049])
+def test_nodes_in_one_call_equal_nodes_one_by_one_to_the_bit(kind, raw_kind, n, calls):
+    """Nodes of several sizes, whose fields overlap in one array; rows beyond their features are 0."""
+    rng = np.random.default_rng(n)
+    source = rng.integers(0, 200, (9, n)).astype(raw_kind or kind)
+    which = np.array([[0, 1, 2], [2, 5, 8], [8, 7, 6], [1, 1, 4]])
+    frontend = Frontend(parse_expansion("identity | quadratic"), 1, 3, np.ones(3))
+    nodes = [node_of(frontend, *sizes) for sizes in ((3, 2), (0, 4), (4, 0), (1, 1))]
+    encoders = Encoders([node.encoder(np.dtype(kind)) for node in nodes], which)
+    out = np.full((4, 6, n), np.nan, kind)
+    calls.clear()
+    assert encoders.encode(source, out, 0, 1)
+    assert encoders.encode(source, out, 1, 4)
+    assert calls == [("encode_nodes", np.dtype(kind))] * 2
+    for node, rows, found in zip(nodes, which, out, strict=True):
+        assert np.array_equal(found, node.encode(Rows(source, rows), np.full((6, n), np.nan, kind)))
+
+
+def test_nodes_must_fit_their_input_and_their_features():
+    frontend = Frontend(parse_expansion("identity"), 1, 3, np.zeros(3))
+    encoder = node_of(frontend, 2, 2).encoder(np.dtype(np.float64))
+    encoders = Encoders([encoder] * 2, np.array([[0, 1, 2], [2, 3, 4]]))
+    X, out = np.ones((5, 7)), np.empty((2, 4, 7))
+    assert encoders.encode(X, out, 0, 2)
+    for source, target, begin, end in (
+        (X[:4], out, 0, 2),
+        (X, out[:1], 0, 2),
+        (X, np.empty((2, 3, 7)), 0, 2),
+        (X, np.empty((2, 4, 6)), 0, 2),
+        (X, out, 0, 3),
+        (X, out, -1, 1),
+        (X, out, 1, 1),
+    ):
+        with pytest.raises(IndexError, match="do not fit"):
+            encoders.encode(source, target, begin, end)
+    for source, target in ((X[:, ::2], out[..., :4].copy()), (X.astype(np.float32), out), (X, out.astype(np.float32))):
+        assert not encoders.encode(source, target, 0, 2)  # left to numpy
+    for which in (np.array([[0, 1], [2, 3]]), np.array([[0, 1, 2]]), np.array([[0, 1, 2], [2, 3, -1]])):
+        with pytest.raises(ValueError, match="do not fit numbers of rows"):
+            Encoders([encoder] * 2, which)
 
 
 @pytest.mark.parametrize(("weights", "fits"), [([1.0, 1e-20], True), ([1e-20, 1e-20], False), ([1e20, 1.0], False)])

@@ -598,32 +598,50 @@ EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source,
     }
 }
 
-/* Features of a node: y' = F z - f in the first rows of Y, then G [x; y'] - k. Scratch: (n_raw + n_inputs + n_slow + T)
-   rows. */
-EXPORT void NAME(encode_tile)(const NAME(Front) *front, const NAME(Source) *source, int64_t n, int64_t chunk,
-                              int64_t n_slow, const REAL *slow, const REAL *slow_offset, int64_t n_rest,
-                              const REAL *rest, const REAL *rest_offset, REAL *Y, int64_t y_stride, REAL *scratch, int64_t stride)
+/* A trained node: y' = F z - f, then G [x; y'] - k. So many samples are expanded at once. */
+typedef struct {
+    const NAME(Front) *front;
+    int64_t chunk, n_slow, n_rest;
+    const REAL *slow, *slow_offset, *rest, *rest_offset;
+} NAME(Encoder);
+
+/* Features of nodes whose raw input lies in one array, node i in the rows which[i] (all rows if there is no `which`). Those
+   of node i are the first of n_out rows from Y + i * n_out * y_stride on; the others are set to 0. Scratch: n_raw + n_inputs +
+   n_slow + T rows, the largest number over all nodes. */
+EXPORT void NAME(encode_nodes)(int64_t n_nodes, const NAME(Encoder) *const *nodes, const NAME(Source) *source,
+                               const int64_t *const *which, int64_t n, int64_t n_out, REAL *Y, int64_t y_stride,
+                               REAL *scratch, int64_t stride)
 {
-    int64_t I = front->n_inputs;
-    REAL *raw = scratch, *x = raw + front->n_raw * stride, *y = x + I * stride, *z = y + n_slow * stride;
-    for (int64_t a = 0; a < n; a += chunk) {
-        int64_t b = a + chunk < n ? a + chunk : n;
-        NAME(inputs)(front, source, a, b - a, raw, x, stride);
-        if (n_slow) {
-            NAME(expand)(x, stride, b - a, front->operation, front->first, front->second, front->row, front->exponent,
-                         front->n_operations, z, stride);
-            NAME(multiply)(front->gemm, slow, n_slow, front->n_variables, front->n_operations ? z : x, stride, b - a, y,
-                           stride);
-            NAME(load)(y, stride, 0, n_slow, b - a, slow_offset, 0, 0, y, stride);
-            NAME(load)(y, stride, 0, n_slow, b - a, 0, 0, 0, Y + a, y_stride);
+    for (int64_t i = 0; i < n_nodes; i++, Y += n_out * y_stride) {
+        const NAME(Encoder) *node = nodes[i];
+        const NAME(Front) *front = node->front;
+        NAME(Source) own = *source;
+        if (which)
+            own.which = which[i];
+        int64_t I = front->n_inputs, n_slow = node->n_slow, n_rest = node->n_rest;
+        REAL *raw = scratch, *x = raw + front->n_raw * stride, *y = x + I * stride, *z = y + n_slow * stride;
+        for (int64_t a = 0; a < n; a += node->chunk) {
+            int64_t some = a + node->chunk < n ? node->chunk : n - a;
+            NAME(inputs)(front, &own, a, some, raw, x, stride);
+            if (n_slow) {
+                NAME(expand)(x, stride, some, front->operation, front->first, front->second, front->row, front->exponent,
+                             front->n_operations, z, stride);
+                NAME(multiply)(front->gemm, node->slow, n_slow, front->n_variables, front->n_operations ? z : x, stride,
+                               some, y, stride);
+                NAME(load)(y, stride, 0, n_slow, some, node->slow_offset, 0, 0, y, stride);
+                NAME(load)(y, stride, 0, n_slow, some, 0, 0, 0, Y + a, y_stride);
+            }
+            if (n_rest) {
+                REAL *out = Y + n_slow * y_stride + a;
+                NAME(multiply)(front->gemm, node->rest, n_rest, I + n_slow, x, stride, some, out, y_stride);
+                NAME(load)(out, y_stride, 0, n_rest, some, node->rest_offset, 0, 0, out, y_stride);
+            }
         }
-        if (n_rest) {
-            REAL *out = Y + n_slow * y_stride + a;
-            NAME(multiply)(front->gemm, rest, n_rest, I + n_slow, x, stride, b - a, out, y_stride);
-            NAME(load)(out, y_stride, 0, n_rest, b - a, rest_offset, 0, 0, out, y_stride);
-        }
+        for (int64_t row = n_slow + n_rest; row < n_out; row++)
+            memset(Y + row * y_stride, 0, n * sizeof(REAL));
     }
 }
+
 /* The same for samples that need no expansion, as samples: y = W^T x + f, with W (n_raw, D). Scratch: n_raw rows. */
 EXPORT void NAME(encode_samples)(const NAME(Front) *front, const NAME(Source) *source, int64_t n, int64_t chunk, int64_t D,
                                  const REAL *W, const REAL *f, REAL *Y, int64_t y_stride, REAL *scratch)

@@ -1,9 +1,9 @@
-"""A tile in one compiled call: read, expanded, multiplied and added up, or turned into features.
+"""A tile in one compiled call: read, expanded, multiplied and added up.
 
 The routines go through a tile a few samples at a time, so that nothing leaves the cache between reading and
 multiplying, and the interpreter lock is released. They know the usual case: built-in expansions, samples in groups,
 or joined along an order, arrays in the ordinary order of memory. numpy does the rest, and everything where nothing was
-compiled. What they compute is said by numpy: ``NodeSums._add_with_numpy`` and ``Node._encode_with_numpy``.
+compiled. What they compute is said by numpy: ``NodeSums._add_with_numpy``.
 
 What is handed over is checked here, once: compiled code does not look at sizes and types. Raw input of a node is handed
 over where it lies, as rows or samples of an array (:class:`Rows`, :class:`Samples`); numpy reads it the same way.
@@ -177,9 +177,9 @@ class Front:
             n_inputs,
             n_variables,
             0 if program is None else len(program.row),
-            *(_address(array, dtype, size) for array, size in given),
+            *(address(array, dtype, size) for array, size in given),
             *(None if array is None else array.ctypes.data for array in steps),
-            _address(shift, dtype, n_variables),
+            address(shift, dtype, n_variables),
             *blas,
         )
         return cls(record, dtype, (given, steps, shift))
@@ -214,7 +214,7 @@ class Front:
         return found
 
 
-def _address(A: Array | None, dtype: DTypeLike, size: int) -> int | None:
+def address(A: Array | None, dtype: DTypeLike, size: int) -> int | None:
     """Where an array lies, elements one after the other; None for none."""
     if A is None:
         return None
@@ -277,7 +277,7 @@ class _TileArrays:
             len(starts),
             starts.ctypes.data,
             len(functions),
-            _address(functions, dtype, len(functions) * tile.n_core),
+            address(functions, dtype, len(functions) * tile.n_core),
             len(edges),
             ctypes.addressof(records),
             reached.ctypes.data,
@@ -361,89 +361,15 @@ def sum_tile(
         byref(given.record),
         chunk,
         K,
-        _address(product, front.dtype, T * T),
-        _address(channels, front.dtype, K * T * T),
+        address(product, front.dtype, T * T),
+        address(channels, front.dtype, K * T * T),
         segments.ctypes.data,
         by_function.ctypes.data,
-        _address(low, front.dtype, record.n_inputs),
-        _address(high, front.dtype, record.n_inputs),
-        _address(edge_sums, front.dtype, len(tile.edges) * T * T),
+        address(low, front.dtype, record.n_inputs),
+        address(high, front.dtype, record.n_inputs),
+        address(edge_sums, front.dtype, len(tile.edges) * T * T),
         scratch.ctypes.data,
         scratch.strides[0] // scratch.itemsize,
         room.ctypes.data,
     )
     return segments, by_function
-
-
-@dataclass(frozen=True, eq=False)
-class Encoder:
-    """A trained node as compiled routines read it: y' = F z - f, then G [x; y'] - k."""
-
-    front: Front
-    n_slow: int
-    n_rest: int
-    arrays: tuple[Array, ...]
-    addresses: tuple[int | None, ...]  # of the arrays
-
-    @classmethod
-    def of(cls, front: Front, F: Array, f: Array, G: Array, k: Array) -> Encoder:
-        """All arrays have the dtype of the front; without F, the variables of the front may be any."""
-        J, K, record = len(F), len(G), front.record
-        sizes = (J * record.n_variables, J, K * (record.n_inputs + J), K)
-        addresses = tuple(_address(array, front.dtype, size) for array, size in zip((F, f, G, k), sizes, strict=True))
-        return cls(front, J, K, (F, f, G, k), addresses)
-
-
-def encode_tile(encoder: Encoder | None, raw: Raw, Y: Array) -> bool:
-    """Write the features of a node into the first rows of Y; False if the routines do not know how."""
-    rows, n = Y.shape
-    stride, rest = divmod(Y.strides[0], Y.itemsize) if rows > 1 else (max(1, n), 0)
-    in_rows = Y.flags.aligned and (Y.strides[1] == Y.itemsize or n < 2) and rest == 0 and max(1, n) <= stride < 2**31
-    if encoder is None or not in_rows or not Y.flags.writeable:
-        return False
-    front, J, K = encoder.front, encoder.n_slow, encoder.n_rest
-    source = front.source(raw, n)
-    if source is None:
-        return False
-    if Y.dtype != front.dtype or len(Y) < J + K:
-        raise ValueError(f"features need {J + K} rows of {front.dtype}, got {len(Y)} of {Y.dtype}")
-    record = front.record
-    chunk = min(chunk_columns(record.n_variables, front.dtype.itemsize), max(1, n))  # no space for absent samples
-    rows = record.n_raw + record.n_inputs + J + record.n_variables
-    scratch = empty_rows(rows, chunk, front.dtype)
-    F, f, G, k = encoder.addresses
-    library.routines["encode_tile", front.dtype](
-        byref(record),
-        byref(source),
-        n,
-        chunk,
-        J,
-        F,
-        f,
-        K,
-        G,
-        k,
-        Y.ctypes.data,
-        stride,
-        scratch.ctypes.data,
-        scratch.strides[0] // scratch.itemsize,
-    )
-    return True
-
-
-def encode_samples(front: Front | None, raw: Raw, W: Array, f: Array, Y: Array) -> bool:
-    """Write y = W^T x' + f, with the centred raw input x', into Y (n, D); False if the routines do not know how."""
-    (n, D), by_rows = Y.shape, Y.flags.aligned and Y.strides[1] == Y.itemsize and Y.strides[0] % Y.itemsize == 0
-    if front is None or not raw.by_samples or not by_rows or not Y.flags.writeable or Y.dtype != front.dtype:
-        return False
-    source = front.source(raw, n)
-    stride = Y.strides[0] // Y.itemsize
-    if source is None or not D <= stride < 2**31:
-        return False
-    chunk = chunk_columns(raw.shape[0], front.dtype.itemsize)
-    scratch = empty_rows(raw.shape[0], min(chunk, max(1, n)), front.dtype)
-    addresses = _address(W, front.dtype, raw.shape[0] * D), _address(f, front.dtype, D)
-    library.routines["encode_samples", front.dtype](
-        byref(front.record), byref(source), n, chunk, D, *addresses, Y.ctypes.data, stride, scratch.ctypes.data
-    )
-    return True

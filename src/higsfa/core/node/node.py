@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.expansion.expansion import parse_expansion
-from higsfa.core.native.tile import Encoder, Front, Raw, as_raw, chunk_columns, empty_rows, encode_samples, encode_tile
+from higsfa.core.native.encode import Encoder, encode_samples, encode_tile
+from higsfa.core.native.tile import Front, Raw, as_raw, chunk_columns, empty_rows
 from higsfa.core.node.frontend import Frontend, Record
 
 Floats = NDArray[np.float64]
@@ -71,14 +72,14 @@ class Node(Record):
             raise ValueError(f"out must have shape ({D}, {n}), or more rows, got {Y.shape}")
         by_samples = self.is_affine and D > 0 and Y.strides[0] == Y.itemsize != Y.strides[1]
         done = by_samples and encode_samples(*self._affine(Y.dtype, raw), Y[:D].T)
-        if not done and not encode_tile(self._encoder(Y.dtype), raw, Y):
+        if not done and not encode_tile(self.encoder(Y.dtype), raw, Y):
             step = chunk_columns(self._needed.n_expanded, Y.itemsize)
             for a in range(0, n, step):
                 self._encode_with_numpy(raw.columns(a, a + step), Y[:, a : a + step])
         Y[D:] = 0
         return Y
 
-    def _encoder(self, dtype: np.dtype[Any]) -> Encoder | None:
+    def encoder(self, dtype: np.dtype[Any]) -> Encoder | None:
         """What compiled routines need to know, made once."""
         made: dict[Any, Encoder | None] = self.__dict__.setdefault("_encoders", {})
         if dtype not in made:
