@@ -132,3 +132,19 @@ def test_samples_of_a_source_must_be_finite_too():
     for model in (GSFA(2, graph="clustered").fit(X, Y), HiGSFA([Layer(3, n_components=2)]).fit(X, Y)):
         with pytest.raises(ValueError, match="infinity"):
             model.transform(sources.map(spoiled, np.array))
+
+
+@pytest.mark.parametrize("n_variables", [40, 300])
+@pytest.mark.parametrize("order", ["windows that overlap", "backwards"])
+def test_samples_that_overlap_or_lie_backwards_in_memory_give_what_a_copy_gives(n_variables, order):
+    """BLAS, which products of more than 256 variables are left to, refuses such arrays, and sums stayed 0."""
+    if order == "backwards":
+        given = np.random.default_rng(0).standard_normal((1000, n_variables))[::-1]
+    else:
+        signal = np.random.default_rng(0).standard_normal(1000 + n_variables)
+        given = np.lib.stride_tricks.sliding_window_view(signal, n_variables)
+    classes = np.arange(len(given)) % 4
+    for fit in (lambda A: SFA(3).fit(A), lambda A: GSFA(3, graph="clustered").fit(A, classes)):
+        one, other = fit(given), fit(given.copy())
+        np.testing.assert_allclose(one.delta_values_, other.delta_values_, rtol=1e-9)
+        np.testing.assert_allclose(one.transform(given), other.transform(given.copy()), atol=1e-7)
