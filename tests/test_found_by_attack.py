@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
 
-from higsfa import GSFA, SFA, HiGSFA, Layer, sources
+from higsfa import GSFA, HGSFA, SFA, HiGSFA, Layer, sources
 from higsfa.graphs import ClusteredGraph, EdgeGraph, SerialGraph
 from higsfa.training.checkpoints import CheckpointError
 
@@ -148,3 +149,19 @@ def test_samples_that_overlap_or_lie_backwards_in_memory_give_what_a_copy_gives(
         one, other = fit(given), fit(given.copy())
         np.testing.assert_allclose(one.delta_values_, other.delta_values_, rtol=1e-9)
         np.testing.assert_allclose(one.transform(given), other.transform(given.copy()), atol=1e-7)
+
+
+@pytest.mark.parametrize("offset", [0, 30, 100])
+def test_fields_of_a_shared_node_may_have_means_far_apart(offset):
+    """Their products drown in the squares of the means, in single precision, unless each has a shift of its own."""
+    rng = np.random.default_rng(0)
+    fields = rng.standard_normal((3000, 8, 2)) + rng.integers(0, 4, 3000)[:, None, None] * [1.0, 0.3]
+    fields = np.float32(fields + offset * np.arange(8)[:, None])
+    classes = rng.integers(0, 2, 3000)
+    layers = [Layer(2, stride=2, n_components=2, shared=True, expansion="identity")]
+    model = HGSFA(layers, graph=ClusteredGraph(self_loops=True)).fit(fields.reshape(3000, 16), classes)
+    exact = fields.astype(np.float64)
+    inner = [exact[classes == c] - exact[classes == c].mean(axis=0) for c in (0, 1)]
+    C_dot = sum(np.einsum("nfi,nfj->ij", z, z) for z in inner) * 2 / (3000 * 8)
+    expected = scipy.linalg.eigh(C_dot, np.cov(exact.reshape(-1, 2), rowvar=False, bias=True), eigvals_only=True)
+    np.testing.assert_allclose(model.layers_[0].delta_values.ravel(), expected, rtol=1e-4)
