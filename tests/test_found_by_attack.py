@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
+from sklearn.base import clone
 
-from higsfa import GSFA, HGSFA, SFA, HiGSFA, Layer, sources
-from higsfa.graphs import ClusteredGraph, EdgeGraph, SerialGraph
+from higsfa import GSFA, HGSFA, IGSFA, SFA, HiGSFA, Layer, sources
+from higsfa.graphs import ClusteredGraph, EdgeGraph, LabelGraph, SerialGraph
 from higsfa.training.checkpoints import CheckpointError
 
 rng = np.random.default_rng(0)
@@ -165,3 +166,19 @@ def test_fields_of_a_shared_node_may_have_means_far_apart(offset):
     C_dot = sum(np.einsum("nfi,nfj->ij", z, z) for z in inner) * 2 / (3000 * 8)
     expected = scipy.linalg.eigh(C_dot, np.cov(exact.reshape(-1, 2), rowvar=False, bias=True), eigvals_only=True)
     np.testing.assert_allclose(model.layers_[0].delta_values.ravel(), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("graph", ["auto", LabelGraph(n_harmonics=3, ranks=True), LabelGraph(n_harmonics=3), "serial"])
+@pytest.mark.parametrize("model", [GSFA(2, shrinkage="auto"), IGSFA(3, n_slow="auto")])
+def test_a_fold_with_a_single_label_value_is_passed_over(model, graph):
+    """Persons with one value each make such folds; the error spoke of the label as if all samples had that value."""
+    person = np.repeat(np.arange(6), 30)
+    data = np.random.default_rng(0).standard_normal((180, 4)) + person[:, None]
+    fitted = clone(model).set_params(graph=graph).fit(data, 1.37 * person, groups=person)
+    assert fitted.delta_values_[0] < 0.8
+
+
+@pytest.mark.parametrize("graph", ["auto", LabelGraph(n_harmonics=3)])
+def test_folds_without_any_label_are_passed_over(graph):
+    few = np.where(np.arange(300) < 4, X[:, 0], np.nan)
+    assert GSFA(2, graph=graph, shrinkage="auto").fit(X, few).n_components_ == 2
