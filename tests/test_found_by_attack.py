@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
+import tomli_w
 from sklearn.base import clone
 
 from higsfa import GSFA, HGSFA, IGSFA, SFA, HiGSFA, Layer, sources
+from higsfa.experiments import ExperimentError, load_config
+from higsfa.experiments.split import Views, features_of, make_sets, open_experiment
 from higsfa.graphs import ClusteredGraph, EdgeGraph, LabelGraph, SerialGraph
+from higsfa.images import Distortion
 from higsfa.training.checkpoints import CheckpointError
 
 rng = np.random.default_rng(0)
@@ -182,3 +186,25 @@ def test_a_fold_with_a_single_label_value_is_passed_over(model, graph):
 def test_folds_without_any_label_are_passed_over(graph):
     few = np.where(np.arange(300) < 4, X[:, 0], np.nan)
     assert GSFA(2, graph=graph, shrinkage="auto").fit(X, few).n_components_ == 2
+
+
+@pytest.mark.parametrize("what", ["no pictures", "pictures of large integers"])
+@pytest.mark.parametrize("table", [{"head": {"views": 2}}, {"distortion": {"copies": 2}}])
+def test_views_and_copies_of_data_that_have_none_are_refused_before_training(what, table, tmp_path):
+    """Views failed after the network had been trained, and copies of such pictures with a traceback."""
+    shape, dtype = ((80, 12), np.float64) if what == "no pictures" else ((80, 8, 8), np.int64)
+    images = np.random.default_rng(0).integers(0, 255, shape).astype(dtype)
+    np.savez(tmp_path / "data.npz", images=images, size=images.reshape(80, -1).mean(axis=1))
+    data = {"kind": "npz", "file": str(tmp_path / "data.npz"), "labels": ["size"]}
+    tables = {"title": "x", "data": data, "protocol": {"kind": "random"}, "network": {"preset": "pyramid"}, **table}
+    (tmp_path / "config.toml").write_text(tomli_w.dumps(tables))
+    config = load_config(tmp_path / "config.toml")
+    with pytest.raises(ExperimentError, match=r"\[head\] views|\[distortion\]"):
+        make_sets(config, open_experiment(config).folds[0])
+
+
+def test_no_pictures_have_no_estimates_whatever_the_number_of_views():
+    found = features_of(
+        lambda source: np.zeros((len(source), 3)), sources.array(np.zeros((0, 8, 8))), Views(3, False, Distortion())
+    )
+    assert [one.shape for one in found] == [(0, 3), (0, 3)]
