@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
+import tomli_w
+from sklearn.base import clone
 
-from higsfa import GSFA, SFA, HiGSFA, Layer, sources
-from higsfa.graphs import ClusteredGraph, EdgeGraph, SerialGraph
+from higsfa import GSFA, HGSFA, IGSFA, SFA, HiGSFA, Layer, sources
+from higsfa.experiments import ExperimentError, load_config
+from higsfa.experiments.split import Views, features_of, make_sets, open_experiment
+from higsfa.graphs import ClusteredGraph, EdgeGraph, LabelGraph, SerialGraph
+from higsfa.images import Distortion
 from higsfa.training.checkpoints import CheckpointError
 
 rng = np.random.default_rng(0)
@@ -132,3 +138,73 @@ def test_samples_of_a_source_must_be_finite_too():
     for model in (GSFA(2, graph="clustered").fit(X, Y), HiGSFA([Layer(3, n_components=2)]).fit(X, Y)):
         with pytest.raises(ValueError, match="infinity"):
             model.transform(sources.map(spoiled, np.array))
+
+
+@pytest.mark.parametrize("n_variables", [40, 300])
+@pytest.mark.parametrize("order", ["windows that overlap", "backwards"])
+def test_samples_that_overlap_or_lie_backwards_in_memory_give_what_a_copy_gives(n_variables, order):
+    """BLAS, which products of more than 256 variables are left to, refuses such arrays, and sums stayed 0."""
+    if order == "backwards":
+        given = np.random.default_rng(0).standard_normal((1000, n_variables))[::-1]
+    else:
+        signal = np.random.default_rng(0).standard_normal(1000 + n_variables)
+        given = np.lib.stride_tricks.sliding_window_view(signal, n_variables)
+    classes = np.arange(len(given)) % 4
+    for fit in (lambda A: SFA(3).fit(A), lambda A: GSFA(3, graph="clustered").fit(A, classes)):
+        one, other = fit(given), fit(given.copy())
+        np.testing.assert_allclose(one.delta_values_, other.delta_values_, rtol=1e-9)
+        np.testing.assert_allclose(one.transform(given), other.transform(given.copy()), atol=1e-7)
+
+
+@pytest.mark.parametrize("offset", [0, 30, 100])
+def test_fields_of_a_shared_node_may_have_means_far_apart(offset):
+    """Their products drown in the squares of the means, in single precision, unless each has a shift of its own."""
+    rng = np.random.default_rng(0)
+    fields = rng.standard_normal((3000, 8, 2)) + rng.integers(0, 4, 3000)[:, None, None] * [1.0, 0.3]
+    fields = np.float32(fields + offset * np.arange(8)[:, None])
+    classes = rng.integers(0, 2, 3000)
+    layers = [Layer(2, stride=2, n_components=2, shared=True, expansion="identity")]
+    model = HGSFA(layers, graph=ClusteredGraph(self_loops=True)).fit(fields.reshape(3000, 16), classes)
+    exact = fields.astype(np.float64)
+    inner = [exact[classes == c] - exact[classes == c].mean(axis=0) for c in (0, 1)]
+    C_dot = sum(np.einsum("nfi,nfj->ij", z, z) for z in inner) * 2 / (3000 * 8)
+    expected = scipy.linalg.eigh(C_dot, np.cov(exact.reshape(-1, 2), rowvar=False, bias=True), eigvals_only=True)
+    np.testing.assert_allclose(model.layers_[0].delta_values.ravel(), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("graph", ["auto", LabelGraph(n_harmonics=3, ranks=True), LabelGraph(n_harmonics=3), "serial"])
+@pytest.mark.parametrize("model", [GSFA(2, shrinkage="auto"), IGSFA(3, n_slow="auto")])
+def test_a_fold_with_a_single_label_value_is_passed_over(model, graph):
+    """Persons with one value each make such folds; the error spoke of the label as if all samples had that value."""
+    person = np.repeat(np.arange(6), 30)
+    data = np.random.default_rng(0).standard_normal((180, 4)) + person[:, None]
+    fitted = clone(model).set_params(graph=graph).fit(data, 1.37 * person, groups=person)
+    assert fitted.delta_values_[0] < 0.8
+
+
+@pytest.mark.parametrize("graph", ["auto", LabelGraph(n_harmonics=3)])
+def test_folds_without_any_label_are_passed_over(graph):
+    few = np.where(np.arange(300) < 4, X[:, 0], np.nan)
+    assert GSFA(2, graph=graph, shrinkage="auto").fit(X, few).n_components_ == 2
+
+
+@pytest.mark.parametrize("what", ["no pictures", "pictures of large integers"])
+@pytest.mark.parametrize("table", [{"head": {"views": 2}}, {"distortion": {"copies": 2}}])
+def test_views_and_copies_of_data_that_have_none_are_refused_before_training(what, table, tmp_path):
+    """Views failed after the network had been trained, and copies of such pictures with a traceback."""
+    shape, dtype = ((80, 12), np.float64) if what == "no pictures" else ((80, 8, 8), np.int64)
+    images = np.random.default_rng(0).integers(0, 255, shape).astype(dtype)
+    np.savez(tmp_path / "data.npz", images=images, size=images.reshape(80, -1).mean(axis=1))
+    data = {"kind": "npz", "file": str(tmp_path / "data.npz"), "labels": ["size"]}
+    tables = {"title": "x", "data": data, "protocol": {"kind": "random"}, "network": {"preset": "pyramid"}, **table}
+    (tmp_path / "config.toml").write_text(tomli_w.dumps(tables))
+    config = load_config(tmp_path / "config.toml")
+    with pytest.raises(ExperimentError, match=r"\[head\] views|\[distortion\]"):
+        make_sets(config, open_experiment(config).folds[0])
+
+
+def test_no_pictures_have_no_estimates_whatever_the_number_of_views():
+    found = features_of(
+        lambda source: np.zeros((len(source), 3)), sources.array(np.zeros((0, 8, 8))), Views(3, False, Distortion())
+    )
+    assert [one.shape for one in found] == [(0, 3), (0, 3)]

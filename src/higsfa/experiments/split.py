@@ -280,6 +280,12 @@ def make_sets(config: Config, fold: Fold) -> Sets:
     table, test = config.distortion, network_input(config, fold.test)
     if config.averages_mirror_images and test.pixel_range is None:
         raise ExperimentError("[head] mirror = true is for images, and these data are not; leave it out")
+    views = views_of(config)
+    if views.n > 1 and test.pixel_range is None:
+        raise ExperimentError(f"[head] views = {views.n} is for images, and these data are not; leave it out")
+    if views.n_copies > 1:
+        with in_one_line("[head] views"):  # said now, not when the network has been trained
+            sources.repeat(test.source, views.n_copies, views)
     if table is None:
         train = network_input(config, fold.train)
         return Sets(train, train, test)
@@ -291,7 +297,8 @@ def make_sets(config: Config, fold: Fold) -> Sets:
         raise ExperimentError(f"{what} are for {_unusual(fold.train)}, or set the three to 0")
 
     def distorted(copies: int, seed: int) -> Samples:
-        source = sources.repeat(fold.train.source, copies, Distortion(**{**params, "seed": seed}))
+        with in_one_line("[distortion]"):
+            source = sources.repeat(fold.train.source, copies, Distortion(**{**params, "seed": seed}))
         return network_input(config, fold.train.subset(source.sample_index, source))
 
     copies, supervised_copies = table.n_copies(len(fold.train))
@@ -341,7 +348,8 @@ def features_of(transform: Any, source: Source, views: Views) -> tuple[NDArray[A
         features = transform(source)
         return features, features
     # Side by side, a picture is decoded and distorted only once.
-    found = transform(sources.repeat(source, views.n_copies, views)).reshape(len(source), views.n_copies, -1)
+    found = transform(sources.repeat(source, views.n_copies, views))
+    found = found.reshape(len(source), views.n_copies, found.shape[1])
     return np.ascontiguousarray(found[:, 0]), found.mean(axis=1)
 
 

@@ -118,10 +118,12 @@ class LabelGraph(GraphRecipe):
         """The range of the label; all values that are present lie in it."""
         if self.label_range is None:
             if len(present) == 0:
-                raise ValueError(f"{name}: all values of the label are missing")
+                raise build.NotEnoughData(f"{name}: all values of the label are missing")
             low, high = float(present.min()), float(present.max())
             if low == high:
-                raise ValueError(f"{name}: the label has one distinct value ({low!r}); there is nothing to order")
+                raise build.NotEnoughData(
+                    f"{name}: the label has one distinct value ({low!r}); there is nothing to order"
+                )
             return low, high
         if self.ranks:
             raise ValueError(f"{name}: label_range and ranks=True exclude each other; leave one out")

@@ -25,7 +25,7 @@ from higsfa.core.native.tile import Raw
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
-from higsfa.core.sums.accumulate import NodeSums, pilot_shift
+from higsfa.core.sums.accumulate import PILOT, NodeSums, pilot_shift
 from higsfa.core.sums.sums import Pool
 from higsfa.training.gather import gather, in_blocks
 from higsfa.training.runner import Runner
@@ -202,12 +202,15 @@ class TrainedLayer:
 def first_shifts(
     plan: LayerPlan, frontends: tuple[Frontend, ...], raw: Callable[[int], Raw], dtype: np.dtype[Any]
 ) -> Callable[[int], Floats]:
-    """The shift of each node, by its number, from its raw input in the first tile; one for all that share weights."""
+    """The shift of each node, by its number, from its raw input in the first tile.
+
+    Where weights are shared, one shift serves all fields but those whose own mean is far from it.
+    """
     if not plan.shared:
         return lambda p: pilot_shift(frontends[p if len(frontends) > 1 else 0], [raw(p)], dtype)
     some = evenly_spread(plan.fields.n_nodes, PILOT_FIELDS)
     shift = pilot_shift(frontends[0], [raw(p) for p in some], dtype)
-    return lambda p: shift
+    return lambda p: pilot_shift(frontends[0], [raw(p).columns(0, PILOT // PILOT_FIELDS)], dtype, shift)
 
 
 def statistics_of(sums: NodeSums, precision: float) -> GraphStatistics:

@@ -187,12 +187,11 @@ class Front:
     def source(self, raw: Raw, n: int) -> _Source | None:
         """At least n samples of raw input as compiled routines read them; None for dtypes that they do not know.
 
-        What lies in memory in a way that they cannot read is copied, so the layout of data changes no bit.
+        What lies in memory in a way that they, or BLAS, cannot read (backwards, overlapping) is copied: the layout of
+        data changes no bit.
         """
-        if raw.by_samples:
-            kind = SAMPLES if raw.dtype == self.dtype else None
-        else:
-            kind = {self.dtype: ROWS, np.dtype(np.uint8): BYTES}.get(raw.dtype)
+        kinds = {self.dtype: SAMPLES} if raw.by_samples else {self.dtype: ROWS, np.dtype(np.uint8): BYTES}
+        kind = kinds.get(raw.dtype)
         if kind is None:
             return None
         if raw.shape[0] != self.record.n_raw or raw.shape[1] < n:
@@ -201,7 +200,8 @@ class Front:
             )
         array, which = raw.source, raw.which
         in_rows = array.flags.aligned and (array.strides[1] == array.itemsize or array.shape[1] < 2)
-        if not in_rows or array.strides[0] % array.itemsize:
+        apart = not raw.by_samples or array.shape[1] <= array.strides[0] // array.itemsize < 2**31
+        if not (in_rows and apart) or array.strides[0] % array.itemsize:
             array, which = np.array(raw.array().T if raw.by_samples else raw.array(), order="C"), None
         if which is None and raw.by_samples:
             which = np.arange(len(array))

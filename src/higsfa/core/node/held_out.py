@@ -112,8 +112,10 @@ def noise_level(graphs: Sequence[TrainingGraph]) -> float:
     for graph in graphs:
         v, R = graph.vertex_weights, graph.total_edge_weight
         own = sum(part.edges.self_weight for part in graph.parts)
+        if not R > 0:  # no sample has a label
+            continue
         share = float(v @ v) / float(v.sum()) ** 2
-        levels.append(2.0 * (1.0 - own / R) / (1.0 - share) if share < 1.0 and R > 0 else 2.0)
+        levels.append(2.0 * (1.0 - own / R) / (1.0 - share) if share < 1.0 else 2.0)
     return min(2.0, float(np.mean(levels))) if levels else 2.0
 
 

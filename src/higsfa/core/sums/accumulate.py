@@ -187,8 +187,8 @@ class NodeSums:
         self.product += some @ some.T
 
 
-def pilot_shift(frontend: Frontend, first: Sequence[Raw], dtype: np.dtype[Any]) -> Floats:
-    """A shift for the variables whose mean is large against their spread, 0 for the others.
+def pilot_shift(frontend: Frontend, first: Sequence[Raw], dtype: np.dtype[Any], known: Floats | float = 0.0) -> Floats:
+    """A shift for the variables whose mean is far from the known shift against their spread; that for the others.
 
     Subtracting it keeps the variance from drowning in the square of the mean. Exact for constant variables.
 
@@ -197,17 +197,18 @@ def pilot_shift(frontend: Frontend, first: Sequence[Raw], dtype: np.dtype[Any]) 
     frontend : from raw input to variables.
     first : raw input, the same for any batches: of each of some fields that share a node, its first samples.
     dtype : of the variables.
+    known : shift that would do.
     """
     some = [raw.columns(0, PILOT // len(first)) for raw in first]
     T = np.concatenate([frontend.variables(frontend.inputs(raw, dtype, clip=False)) for raw in some], axis=1)
     if T.shape[1] == 0:
-        return np.zeros(len(T))
+        return np.zeros(len(T)) + known
     mean = T.mean(axis=1, dtype=np.float64)
     spread = T.std(axis=1, dtype=np.float64)
     low, high = T.min(axis=1), T.max(axis=1)
     mean = np.where(low == high, low, mean)
     with np.errstate(invalid="ignore"):
-        return np.where(np.isfinite(mean) & (np.abs(mean) > 4 * spread), mean, 0.0)
+        return np.where(np.isfinite(mean) & (np.abs(mean - known) > 4 * spread), mean, known)
 
 
 def _add_multiple(total: Any, factor: float, matrix: Any) -> None:
