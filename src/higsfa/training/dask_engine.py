@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.accumulate import NodeSums
 from higsfa.core.sums.sums import Sums, Tree, merge
-from higsfa.training.gather import gather
-from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, first_shifts, statistics_of, train_nodes
+from higsfa.training.gather import first_shifts, gather
+from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, statistics_of, train_nodes
 from higsfa.training.runner import Runner, one_blas_thread, one_by_one
 from higsfa.training.statistics import add_fields
 from higsfa.training.stores import Block, Schedule, feature_major, field_of
@@ -126,7 +126,9 @@ def _shifts(job: Job) -> list[Floats]:
     """The shift of every node, from the first tile."""
     with one_blas_thread():
         first, index = job.features(0), job.plan.fields.index
-        shifts = first_shifts(job.plan, job.frontends, lambda p: field_of(first, index[p]), job.dtype)
+        shifts = first_shifts(
+            len(index), job.plan.shared, job.frontends, lambda p: field_of(first, index[p]), job.dtype
+        )
         return [shifts(p) for p in range(len(index))]
 
 

@@ -21,12 +21,15 @@ from higsfa.core.sums.sums import Sums, zero
 from higsfa.core.sums.tile import Plan, Tile, tile_rows
 from higsfa.training.runner import Runner, one_by_one
 from higsfa.training.sources import Array, Source
+from higsfa.training.sources.base import evenly_spread
 
 Floats = NDArray[np.float64]
 Reader = Callable[[NDArray[np.intp]], NDArray[Any]]
 """Rows of the data by index, in the precision of the products: (n,) -> (n, I); to be read only."""
 MEAN_VALUES = 2**21
 """Values that are read at once for the means of the inputs."""
+PILOT_FIELDS = 16
+"""Fields that the common shift of a shared node is taken from."""
 TileInputs = tuple[Tile, Callable[[int], Raw]]
 """A tile, and the raw input of each node for it, by the position of the node."""
 
@@ -51,6 +54,19 @@ def gather(
         for node in nodes:
             node.end_block(block)
         after_block(block)
+
+
+def first_shifts(
+    n_nodes: int, shared: bool, frontends: tuple[Frontend, ...], raw: Callable[[int], Raw], dtype: np.dtype[Any]
+) -> Callable[[int], Floats]:
+    """The shift of each node, by its number, from its raw input in the first tile.
+
+    Where weights are shared, one shift serves all fields but those whose own mean is far from it.
+    """
+    if not shared:
+        return lambda p: pilot_shift(frontends[p if len(frontends) > 1 else 0], [raw(p)], dtype)
+    shift = pilot_shift(frontends[0], [raw(p) for p in evenly_spread(n_nodes, PILOT_FIELDS)], dtype)
+    return lambda p: pilot_shift(frontends[0], [raw(p).columns(0, PILOT // PILOT_FIELDS)], dtype, shift)
 
 
 def in_blocks(

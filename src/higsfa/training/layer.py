@@ -21,15 +21,13 @@ from higsfa.core.expansion.expansion import Expansion, parse_expansion
 from higsfa.core.fields import Fields
 from higsfa.core.linalg import principal_axes
 from higsfa.core.native.encode import Encoders
-from higsfa.core.native.tile import Raw
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
-from higsfa.core.sums.accumulate import PILOT, NodeSums, pilot_shift
+from higsfa.core.sums.accumulate import NodeSums
 from higsfa.core.sums.sums import Pool
-from higsfa.training.gather import gather, in_blocks
+from higsfa.training.gather import first_shifts, gather, in_blocks
 from higsfa.training.runner import Runner
-from higsfa.training.sources.base import evenly_spread
 from higsfa.training.statistics import FieldTree, GraphStatistics, Origin
 from higsfa.training.stores import Block, Features, Schedule, Store, field_of
 
@@ -43,8 +41,6 @@ PIECES = 16
 """That the nodes of a layer are cut into, for several threads."""
 FEW_SAMPLES = 256
 """For fewer node-samples than this another thread is not worth while."""
-PILOT_FIELDS = 16
-"""Fields that the shift of a shared node is taken from."""
 
 
 @dataclass(frozen=True)
@@ -199,20 +195,6 @@ class TrainedLayer:
         return means
 
 
-def first_shifts(
-    plan: LayerPlan, frontends: tuple[Frontend, ...], raw: Callable[[int], Raw], dtype: np.dtype[Any]
-) -> Callable[[int], Floats]:
-    """The shift of each node, by its number, from its raw input in the first tile.
-
-    Where weights are shared, one shift serves all fields but those whose own mean is far from it.
-    """
-    if not plan.shared:
-        return lambda p: pilot_shift(frontends[p if len(frontends) > 1 else 0], [raw(p)], dtype)
-    some = evenly_spread(plan.fields.n_nodes, PILOT_FIELDS)
-    shift = pilot_shift(frontends[0], [raw(p) for p in some], dtype)
-    return lambda p: pilot_shift(frontends[0], [raw(p).columns(0, PILOT // PILOT_FIELDS)], dtype, shift)
-
-
 def statistics_of(sums: NodeSums, precision: float) -> GraphStatistics:
     """The statistics of a node whose tiles have all been added."""
     return GraphStatistics(sums.tree.total(), sums.shift, sums.frontend, precision, NETWORK, sums.plan.weighting)
@@ -299,7 +281,9 @@ class ThreadGathering:
 
     def _node_by_node(self, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any]) -> None:
         index, below = plan.fields.index, self.below
-        shifts = first_shifts(plan, frontends, lambda p: below.field(0, index[p]), self.dtype)
+        shifts = first_shifts(
+            plan.fields.n_nodes, plan.shared, frontends, lambda p: below.field(0, index[p]), self.dtype
+        )
 
         def work(p: int) -> None:
             if results[p] is None:
@@ -313,7 +297,9 @@ class ThreadGathering:
 
     def _tile_by_tile(self, plan: LayerPlan, frontends: Any, reduce: Reduce, results: list[Any], nodes: range) -> None:
         index, saved, first = plan.fields.index, self.saved, self.below.tile(0)
-        shifts = first_shifts(plan, frontends, lambda p: field_of(first, index[p]), self.dtype)
+        shifts = first_shifts(
+            plan.fields.n_nodes, plan.shared, frontends, lambda p: field_of(first, index[p]), self.dtype
+        )
         sums: list[Any] = [self._start(shifts(p), p, frontends) for p in nodes]
         begin = 0 if saved is None else saved.resume(nodes.start, sums)
         n_skipped = sum(len(tiles) for tiles in self.schedule.blocks[:begin])
