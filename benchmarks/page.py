@@ -154,6 +154,46 @@ def files(rows: list[Row]) -> str:
     )
 
 
+RATIOS = ("ratio", "cpu_ratio", "sums_ratio", "features_ratio", "speedup", "exponent")
+
+
+def ratios(content: Any, name: str = "") -> dict[str, float]:
+    """All figures that do not depend on how fast the machine is, by what they are of."""
+    found: dict[str, float] = {}
+    if isinstance(content, list):
+        for item in content:
+            found |= ratios(item, name)
+    if isinstance(content, dict):
+        own = [str(content[key]) for key in ("name", "layer", "work", "dtype") if key in content]
+        name = ", ".join([name, *own]) if own else name
+        for key, value in content.items():
+            if key in RATIOS and value is not None:
+                found[f"{name}: {key.replace('_', ' ')}"] = value
+            found |= ratios(value, f"{name}, {key}" if isinstance(value, dict) else name)
+    return found
+
+
+def last_time(results: Row) -> str:
+    """Every ratio beside the one of the run before, and their quotient."""
+    before = results.get("before") or {}
+    now = {
+        figure: value
+        for section, content in results["sections"].items()
+        for figure, value in ratios(content, section).items()
+    }
+    both = {
+        figure: (value, before["ratios"][figure]) for figure, value in now.items() if figure in before.get("ratios", {})
+    }
+    if not both:
+        return "There is no earlier run.\n"
+    rows = [
+        [figure, number(new), number(old), f"{new / old:.2f}" if old else ""] for figure, (new, old) in both.items()
+    ]
+    return f"Before: higsfa {before['version']} on {before['processor']}.\n\n" + table(
+        ["", "now", "before", "now / before"], rows
+    )
+
+
 def surroundings(results: Row) -> str:
     where = results["environment"]
     versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items() if version)
@@ -343,6 +383,7 @@ def write(results: Row, docs: Path) -> None:
         shown = picture("scaling", "Seconds to fit against samples, inputs, threads and workers")
         parts.append(SCALING.format(pictures=shown, growth=growth(found["size"], found["parallel"])))
     parts.append(SLOWER.format(slower=slower_than(rivals)))
+    parts.append(f"\n## Beside the run before\n\n{last_time(results)}")
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "performance.md").write_text("".join(parts))
     print(f"Written: {docs / 'performance.md'}")

@@ -115,9 +115,16 @@ def main() -> None:
 
     started = time.perf_counter()
     results: dict[str, Any] = {"sections": {}, "arguments": {}, "seconds": {}, "left_out": {}}
-    if options.only and options.results.exists():
-        results = json.loads(options.results.read_text())
-    results |= {"quick": options.quick, "environment": environment(PACKAGES, 1)}
+    where = environment(PACKAGES, 1)
+    earlier = json.loads(options.results.read_text()) if options.results.exists() else {}
+    if options.only and earlier:
+        results = earlier
+    elif earlier:
+        figures = (page.ratios(content, section) for section, content in earlier["sections"].items())
+        ratios = {name: value for some in figures for name, value in some.items()}
+        there = earlier["environment"]
+        results["before"] = {"version": there["versions"]["higsfa"], "processor": there["processor"], "ratios": ratios}
+    results |= {"quick": options.quick, "environment": where}
     for name, (function, arguments) in sections(options.quick, options.mdp_python).items():
         if options.only and name not in options.only:
             continue

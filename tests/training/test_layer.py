@@ -1,6 +1,7 @@
 """Small networks with small tiles and blocks, wherever features wait: single estimators applied field by field."""
 
 import dataclasses
+import pickle
 import threading
 
 import numpy as np
@@ -219,6 +220,7 @@ def test_a_layer_at_once_equals_its_nodes_one_by_one(shared, n_jobs, monkeypatch
     layers = [Layer(3, 2, 4, n_slow=1, expansion=CLOSED, shared=shared), Layer(3, 3, 5, n_slow=2)]
     net = HiGSFA(layers, graph=RECIPE, n_jobs=n_jobs).fit(X, labels)
     found = [net.transform(X[:n]) for n in (1, 30, N)]
+    assert np.array_equal(pickle.loads(pickle.dumps(net)).transform(X), found[-1])
     monkeypatch.setattr(type(net._trained[0]), "_encoders", lambda self, dtype: None)
     for Y, n in zip(found, (1, 30, N), strict=True):
         assert np.array_equal(Y, net.transform(X[:n]))

@@ -21,7 +21,7 @@ from higsfa.core.expansion.expansion import Expansion, parse_expansion
 from higsfa.core.fields import Fields
 from higsfa.core.linalg import principal_axes
 from higsfa.core.native.encode import Encoders
-from higsfa.core.node.frontend import Frontend, Projection
+from higsfa.core.node.frontend import Frontend, Projection, Record
 from higsfa.core.node.node import Node
 from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums.accumulate import NodeSums
@@ -114,7 +114,7 @@ class LayerPlan:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedLayer:
+class TrainedLayer(Record):
     """A layer after training: its plan and one node per field, or one for all of them."""
 
     plan: LayerPlan
