@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 
-NAMES = {"hisfa": "HiSFA", "hsfa": "HSFA", "sfa": "quadratic SFA on 32 principal components"}
-COLOURS = {"hisfa": "#1f5fa8", "hsfa": "#e08a1e", "sfa": "0.5"}
+NAMES = {
+    "hisfa": "HiSFA",
+    "hisfa16": "HiSFA, 16 slow features",
+    "hsfa": "HSFA",
+    "sfa": "quadratic SFA on 32 principal components",
+}
+COLOURS = {"hisfa": "#1f5fa8", "hisfa16": "#4aa3a0", "hsfa": "#e08a1e", "sfa": "0.5"}
 DPI = 90
 
 
