@@ -602,7 +602,13 @@ def test_nodes_must_fit_their_input_and_their_features():
     ):
         with pytest.raises(IndexError, match="do not fit"):
             encoders.encode(source, target, begin, end)
-    for source, target in ((X[:, ::2], out[..., :4].copy()), (X.astype(np.float32), out), (X, out.astype(np.float32))):
+    unaligned = np.empty(X.nbytes + 1, np.uint8)[1:].view(X.dtype).reshape(X.shape)
+    for source, target in (
+        (unaligned, out),  # a copy of the rows of one node would not have those of the other
+        (X[:, ::2], out[..., :4].copy()),
+        (X.astype(np.float32), out),
+        (X, out.astype(np.float32)),
+    ):
         assert not encoders.encode(source, target, 0, 2)  # left to numpy
     for which in (np.array([[0, 1], [2, 3]]), np.array([[0, 1, 2]]), np.array([[0, 1, 2], [2, 3, -1]])):
         with pytest.raises(ValueError, match="do not fit numbers of rows"):

@@ -71,8 +71,9 @@ class Encoders:
     def encode(self, source: Array, out: Array, begin: int, end: int) -> bool:
         """Write features of nodes begin .. end into `out` (nodes, width, n); False if the routines do not know how."""
         n, front = source.shape[1], self.front
-        by_rows = source.flags.c_contiguous and out.flags.c_contiguous and out.flags.writeable and 0 < n < 2**31
-        found = front.source(Rows(source[: self.which.shape[1]]), n) if by_rows else None
+        by_rows = all(array.flags.c_contiguous and array.flags.aligned for array in (source, out)) and 0 < n < 2**31
+        # Where it lies is asked for the rows of one node: they must not be copied, as the others follow them.
+        found = front.source(Rows(source[: self.which.shape[1]]), n) if by_rows and out.flags.writeable else None
         if found is None or out.dtype != front.dtype:
             return False
         fits = 0 <= begin < end <= len(self.nodes) <= len(out) and self.last < len(source)
@@ -97,9 +98,7 @@ def encode_tile(encoder: Encoder | None, raw: Raw, Y: Array) -> bool:
         return False
     if Y.dtype != front.dtype or len(Y) < encoder.n_features:
         raise ValueError(f"features need {encoder.n_features} rows of {front.dtype}, got {len(Y)} of {Y.dtype}")
-    scratch = empty_rows(
-        encoder.n_scratch, min(encoder.record.chunk, max(1, n)), front.dtype
-    )  # none for absent samples
+    scratch = empty_rows(encoder.n_scratch, min(encoder.record.chunk, max(1, n)), front.dtype)
     record = np.array([ctypes.addressof(encoder.record)], np.uintp)
     _call(front, record, source, None, n, Y[: encoder.n_features], stride, scratch)
     return True
