@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import scipy.linalg
+from numpy.testing import assert_allclose
 
-from higsfa.core.linalg import RANK_CUT, Pencil, _bound, fix_signs, principal_axes
+from higsfa.core import linalg
+from higsfa.core.linalg import RANK_CUT, Pencil, Reflection, _bound, fix_signs, principal_axes
 
 TOLERANCE = 1e-5
 
@@ -171,3 +173,38 @@ def test_a_covariance_of_nothing_has_no_axes():
     values, axes = principal_axes(np.zeros((0, 0)), 0.0)
     assert values.shape == (0,)
     assert axes.shape == (0, 0)
+
+
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 1), (7, 7), (60, 9)])
+def test_a_reflection_gives_coordinates_of_what_is_orthogonal_to_its_columns(n, k):
+    rng = np.random.default_rng(n + k)
+    V, M = np.linalg.qr(rng.standard_normal((n, k)))[0], rng.standard_normal((n, n))
+    M = M + M.T
+    reflection = Reflection(V.copy())
+    basis = reflection.extend(np.eye(n - k))
+    assert_allclose(basis.T @ basis, np.eye(n - k), atol=1e-13)
+    assert_allclose(V.T @ basis, 0, atol=1e-13)
+    assert_allclose(reflection.restrict(M), basis.T @ M @ basis, atol=1e-12)
+
+
+@pytest.mark.parametrize("by_wrappers", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_more_directions_are_positive_than_counted_and_all_of_a_definite_matrix(seed, by_wrappers, monkeypatch):
+    if by_wrappers:
+        monkeypatch.setattr(linalg, "_routines", {})
+    rng, n = np.random.default_rng(seed), 5 + 20 * seed
+    values = rng.uniform(0.1, 1, n)
+    Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    assert linalg.positive_directions(Q * values @ Q.T) == n
+    values[: 1 + seed] *= -1
+    M = np.tril(Q * values @ Q.T)
+    assert n - n // 2 <= linalg.positive_directions(M) <= n - 1 - seed
+    assert linalg.positive_directions(np.zeros((0, 0))) == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_largest_eigenvalue_is_found(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((10 + 5 * seed, 30)) * (0.0 if seed == 0 else np.geomspace(1, 10**-seed, 30))
+    C = X.T @ X
+    assert_allclose(linalg._largest_eigenvalue(C), np.linalg.eigvalsh(C)[-1], rtol=1e-4)

@@ -32,10 +32,13 @@ FEW = 6
 """Eigenvectors are found one by one if n / 6 of them are wanted or fewer, else all at once."""
 BLOCK = 64
 """Largest block of columns that LAPACK works on at a time."""
-ACCURATE = 2 * float(np.finfo(np.float64).tiny)
+TINY = float(np.finfo(np.float64).tiny)
+ACCURATE = 2 * TINY
 """Errors of eigenvalues, relative to the largest entry: tiny, because LAPACK tells by them which vectors are close."""
 SKEWED = 100 * float(np.finfo(np.float64).eps)
 """Largest deviation of V^T V from 1 for orthonormal columns, divided by n."""
+MOST_STEPS = 100
+"""Of the power method."""
 RANK_CUT = 0.75
 """Eigenvalues of a correlation matrix below eps^0.75 times the largest count as zero; eps is that of the products that
 the matrix was summed from. Whitening divides rounding errors by the eigenvalue, so the cut lies well above eps."""
@@ -65,7 +68,12 @@ class Routine:
         return info.value
 
 
-_ARGUMENTS = {"dsyevr": "cccididdiididdiidiiii", "dsygst": "icididii", "dtrtrs": "ccciididii"}
+_ARGUMENTS = {
+    "dpstrf": "cidiiiddi",
+    "dsyevr": "cccididdiididdiidiiii",
+    "dsygst": "icididii",
+    "dtrtrs": "ccciididii",
+}
 
 
 def find_routines() -> dict[str, Routine]:
@@ -115,8 +123,22 @@ def eigenvalues(M: Floats) -> Floats:
     return np.asarray(np.linalg.eigvalsh(M), np.float64)
 
 
+def positive_directions(M: Floats) -> int:
+    """Steps of a Cholesky decomposition with pivoting that are possible: so many eigenvalues, or more, are positive."""
+    n, M = len(M), M.copy()
+    if n == 0:
+        return 0
+    if not _routines:
+        return int(lapack.dpstrf(M, tol=0.0, lower=1)[2])
+    rank = c_int()
+    _routines["dpstrf"](_LOWER, n, M, n, np.empty(n, np.intc), rank, 0.0, np.empty(2 * n))
+    return rank.value
+
+
 def _largest_entry(M: Floats) -> float:
-    size = float(np.max(np.abs(np.tril(M)), initial=0.0))
+    size = max(float(np.max(M, initial=0.0)), -float(np.min(M, initial=0.0)))
+    if not np.isfinite(size):
+        size = float(np.max(np.abs(np.tril(M)), initial=0.0))
     if not np.isfinite(size):
         raise np.linalg.LinAlgError("a matrix whose eigenvalues are wanted has entries that are not finite")
     return size
@@ -155,6 +177,37 @@ def whole(C: NDArray[Any]) -> NDArray[Any]:
     return C
 
 
+class Reflection:
+    """Coordinates of the subspace orthogonal to k orthonormal columns V (n, k).
+
+    With V turned so that its first k rows are positive semidefinite, and U = V + the first k unit vectors, the matrix
+    Q = 1 - 2 U (U^T U)^-1 U^T is orthogonal and symmetric and takes V to unit vectors. So its other n - k rows span the
+    rest, and Q M Q differs from M by 2 k dyads: far less work than products with a basis.
+    """
+
+    def __init__(self, V: Floats) -> None:
+        k = V.shape[1]
+        left, _, right = np.linalg.svd(V[:k])
+        U = V @ (left @ right).T
+        U[:k] += np.eye(k)
+        self._U, self._W = U, U @ np.linalg.inv(U[:k])  # U^T U = 2 U[:k]
+
+    def restrict(self, M: Floats) -> Floats:
+        """A symmetric matrix (n, n) in these coordinates, (n - k, n - k)."""
+        U, W = self._U, self._W
+        k = U.shape[1]
+        G = M @ W
+        H = G - 0.5 * U @ (W.T @ G)
+        dyads = U[k:] @ H[k:].T
+        return np.asarray(M[k:, k:] - dyads - dyads.T)
+
+    def extend(self, columns: Floats) -> Floats:
+        """Vectors (n - k, m) in all n coordinates."""
+        k = self._U.shape[1]
+        whole_columns = np.vstack([np.zeros((k, columns.shape[1])), columns])
+        return np.asarray(whole_columns - self._W @ (self._U[k:].T @ columns))
+
+
 class Pencil:
     """The generalised eigenproblem A b = lambda C b on the subspace where C is not singular.
 
@@ -180,21 +233,29 @@ class Pencil:
         used, units = np.ix_(self._used, self._used), np.outer(self._inverse, self._inverse)
         self._C, self._A, self._noise = C[used] * units, A[used] * units, noise
         self._axes: Floats | None = None
-        if not diagonal:
-            # C is regular if it stays positive definite when the tolerance times a bound on its largest eigenvalue is
-            # taken away from its diagonal.
-            less = whole(self._C)
-            less.flat[:: len(less) + 1] -= tolerance * _bound(less)
-            try:
-                np.linalg.cholesky(less)
-            except np.linalg.LinAlgError:
-                diagonal = True
-        if diagonal and len(self._C):
+        self._reflection: Reflection | None = None
+        if len(self._C) and (diagonal or not self._leave_out(tolerance)):
             values, vectors = eigenpairs(self._C, 0, len(self._C))
             kept = values > tolerance * values[-1]
             self._variances, self._axes = values[kept], vectors[:, kept]
             self._A = self._axes.T @ whole(self._A) @ self._axes
         self.rank = len(self._A)
+
+    def _leave_out(self, tolerance: float) -> bool:
+        """Leave out the directions in which C has hardly any variance; False if they may be many."""
+        n = len(self._C)
+        C = whole(self._C)
+        less = C.copy()
+        less.flat[:: n + 1] -= tolerance * _bound(C)
+        n_most = n - positive_directions(less)
+        if n_most == 0 or n_most * FEW > n:
+            return n_most == 0
+        values, vectors = eigenpairs(C, 0, n_most)
+        n_out = int(np.searchsorted(values, tolerance * _largest_eigenvalue(C), side="right"))
+        if n_out:
+            self._reflection = Reflection(vectors[:, :n_out])
+            self._C, self._A = self._reflection.restrict(C), self._reflection.restrict(whole(self._A))
+        return True
 
     def plus(self, noise: float) -> Pencil:
         """The same pair with this noise; 2 C - A does not change with it."""
@@ -231,6 +292,8 @@ class Pencil:
         reduced, whitening = self._reduced
         values, U = eigenpairs(reduced, 0, min(n, self.rank))
         columns = back_substitute(whitening, U) if self._axes is None else whitening @ U
+        if self._reflection is not None:
+            columns = self._reflection.extend(columns)
         B = np.zeros((self._n_variables, len(values)))
         B[self._used] = columns * self._inverse[:, None]
         return values, B
@@ -245,6 +308,19 @@ def _bound(C: Floats) -> float:
     for _ in range(2):
         x = size @ x
     return float(np.max(size @ x / x, initial=0.0))
+
+
+def _largest_eigenvalue(C: Floats) -> float:
+    """The largest eigenvalue of a positive semidefinite matrix, to about 1e-6: some steps of the power method."""
+    x, value = C[:, np.argmax(np.einsum("ij,ij->j", C, C))], 0.0
+    for _ in range(MOST_STEPS):
+        x = x / max(float(np.sqrt(x @ x)), TINY)
+        y = C @ x
+        before, value = value, float(x @ y)
+        if value - before <= 1e-7 * value:
+            break
+        x = y
+    return value
 
 
 def fix_signs(columns: Floats, scale: Floats | None = None) -> Floats:

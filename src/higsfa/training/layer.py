@@ -376,10 +376,8 @@ def train_layer(
     store.reserve()
 
     def encode(p: int, node: Node) -> None:
-        for t, n in enumerate(store.samples):
-            out = np.empty((1, store.width, n), store.dtype)
-            node.encode(below.field(t, plan.fields.index[p]), out[0])
-            store.write(t, p, out)
+        for t in range(len(store.samples)):
+            store.fill(t, p, partial(node.encode, below.field(t, plan.fields.index[p])))
 
     layer = train_nodes(replace(gathering, use=encode), means, choose)
     return layer, Features(None, store)

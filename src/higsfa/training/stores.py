@@ -90,6 +90,12 @@ class Store(ABC):
     def write(self, t: int, first: int, part: Block) -> None:
         """Write the features of some nodes, from number `first` on, for a tile."""
 
+    def fill(self, t: int, node: int, put: Callable[[NDArray[Any]], Any]) -> None:
+        """Have the features of a node for a tile put into an array (width, samples), all of it."""
+        part = np.empty((1, self.width, self.samples[t]), self.dtype)
+        put(part[0])
+        self.write(t, node, part)
+
     @abstractmethod
     def tile(self, t: int) -> Block: ...
 
@@ -107,6 +113,9 @@ class MemoryStore(Store):
     def write(self, t: int, first: int, part: Block) -> None:
         # Always a copy: the caller may use its array again for the next tile.
         self._blocks[t][first : first + len(part)] = part
+
+    def fill(self, t: int, node: int, put: Callable[[NDArray[Any]], Any]) -> None:
+        put(self._blocks[t][node])
 
     def tile(self, t: int) -> Block:
         return self._blocks[t]

@@ -407,6 +407,22 @@ def test_features_in_every_combination_equal_the_formula(text, sizes, calls):
                     assert np.abs(Y - expected).max() <= tolerance
 
 
+@pytest.mark.parametrize("sizes", [(1, 13), (9, 4), (0, 21), (6, 0)])
+@pytest.mark.parametrize("text", [*EXPANSIONS, "identity | power0.8 | max2 | quadratic[:2] | signed_power0.6[1:3]"])
+def test_features_of_single_samples_equal_the_formula(text, sizes, calls):
+    x = numbers()[:, :9]
+    for projected, clipped in product([False, True], repeat=2):
+        frontend = frontend_of(text, centered=True, projected=projected, clipped=clipped)
+        node = node_of(frontend, *sizes)
+        expected = features_by_hand(node, inputs_by_hand(x, frontend, clipped=clipped), text)
+        for kind, container in product(PRODUCTS, [Rows, lambda one: Samples(one.T.copy())]):
+            calls.clear()
+            single = [node.encode(container(x[:, k : k + 1].astype(kind))) for k in range(x.shape[1])]
+            assert len(calls) == x.shape[1]
+            tolerance = 60 * float(np.finfo(kind).eps) * np.abs(expected).max()
+            assert np.abs(np.hstack(single) - expected[:-2]).max() <= tolerance
+
+
 # ---- the rows of an expansion, one number after the other
 
 

@@ -30,7 +30,7 @@
 #endif
 
 /* Changes whenever the routines or their arguments do. */
-EXPORT int64_t higsfa_kernels_version(void) { return 6; }
+EXPORT int64_t higsfa_kernels_version(void) { return 7; }
 
 enum { ROWS, BYTES, SAMPLES }; /* kinds of sources */
 enum { SIDE = 16 };            /* of the squares that samples are turned into rows by */

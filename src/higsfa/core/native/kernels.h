@@ -52,35 +52,58 @@ static ALWAYS_INLINE void NAME(normalize)(REAL *z, int64_t stride, int64_t m, in
     }
 }
 
+/* How many rows from r on are made alike of inputs that follow each other, as one long row if samples do, too. Of products
+   of a single sample, the first input stays the same. */
+static ALWAYS_INLINE int64_t NAME(alike)(int64_t r, int64_t n_rows, int64_t n, const int32_t *operation,
+                                         const int32_t *first, const int32_t *second, const int32_t *row,
+                                         const REAL *exponent)
+{
+    int64_t m = 1, product = operation[r] == PRODUCT, pairs = product || operation[r] == MAXIMUM;
+    if (operation[r] == NORMALIZE || (product && n > 1))
+        return 1;
+    for (; r + m < n_rows; m++)
+        if (operation[r + m] != operation[r] || row[r + m] != row[r] + m || exponent[r + m] != exponent[r]
+            || first[r + m] != first[r] + (product ? 0 : m) || (pairs && second[r + m] != second[r] + m))
+            break;
+    return m;
+}
+
 /* Rows of z, one after the other: row r is made of inputs first[r] and second[r] as operation[r] says. */
 CLONES void NAME(expand)(const REAL *x, int64_t x_stride, int64_t n, const int32_t *operation, const int32_t *first,
                          const int32_t *second, const int32_t *row, const REAL *exponent, int64_t n_rows, REAL *z,
                          int64_t z_stride)
 {
-    for (int64_t r = 0; r < n_rows; r++) {
+    int dense = x_stride == n && z_stride == n;
+    for (int64_t r = 0, m; r < n_rows; r += m) {
+        m = dense ? NAME(alike)(r, n_rows, n, operation, first, second, row, exponent) : 1;
         const REAL *a = x + first[r] * x_stride, *b = x + second[r] * x_stride;
         REAL *restrict out = z + row[r] * z_stride, p = exponent[r];
+        int64_t all = m * n;
         switch (operation[r]) {
         case COPY:
-            memcpy(out, a, n * sizeof(REAL));
+            memcpy(out, a, all * sizeof(REAL));
             break;
         case POWER:
-            for (int64_t k = 0; k < n; k++)
+            for (int64_t k = 0; k < all; k++)
                 out[k] = NAME(power)(a[k], p);
             break;
         case SIGNED_POWER:
-            for (int64_t k = 0; k < n; k++) {
+            for (int64_t k = 0; k < all; k++) {
                 REAL size = NAME(power)(a[k], p);
                 out[k] = a[k] < 0 ? -size : size;
             }
             break;
         case MAXIMUM: /* of a number and nan, nan */
-            for (int64_t k = 0; k < n; k++)
+            for (int64_t k = 0; k < all; k++)
                 out[k] = (a[k] > b[k]) | (a[k] != a[k]) ? a[k] : b[k];
             break;
         case PRODUCT:
-            for (int64_t k = 0; k < n; k++)
-                out[k] = a[k] * b[k];
+            if (m > 1)
+                for (int64_t k = 0; k < m; k++)
+                    out[k] = a[0] * b[k];
+            else
+                for (int64_t k = 0; k < n; k++)
+                    out[k] = a[k] * b[k];
             break;
         case NORMALIZE: /* rows that were made before */
             NAME(normalize)(out, z_stride, (int64_t)p, n);
@@ -144,6 +167,14 @@ CLONES void NAME(add_sample_runs)(const REAL *z, int64_t z_stride, int64_t n_row
     CLONES void NAME(KIND)(const SOURCE *source, int64_t stride, const int64_t *rows, int64_t n_rows, int64_t n,        \
                            const REAL *center, const REAL *low, const REAL *high, REAL *x, int64_t x_stride)            \
     {                                                                                                                  \
+        if (n == 1 && x_stride == 1) {                                                                                 \
+            for (int64_t r = 0; r < n_rows; r++) {                                                                     \
+                REAL value = (REAL)source[(rows ? rows[r] : r) * stride] - (center ? center[r] : 0);                   \
+                value = low && value < low[r] ? low[r] : value;                                                        \
+                x[r] = low && value > high[r] ? high[r] : value;                                                       \
+            }                                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
         for (int64_t r = 0; r < n_rows; r++) {                                                                         \
             const SOURCE *a = source + (rows ? rows[r] : r) * stride;                                                  \
             REAL *out = x + r * x_stride, c = center ? center[r] : 0;                                                  \
@@ -314,74 +345,6 @@ typedef struct {
     const int64_t *which;
 } NAME(Source);
 
-/* C = A B, all by rows. */
-static void NAME(multiply)(NAME(Gemm) gemm, const REAL *A, int64_t m, int64_t k, const REAL *B, int64_t b_stride,
-                           int64_t n, REAL *C, int64_t c_stride)
-{
-    int rows = (int)m, inner = (int)k, columns = (int)n, ldb = (int)b_stride, ldc = (int)c_stride;
-    REAL one = 1, zero = 0;
-    gemm("N", "N", &columns, &rows, &inner, &one, B, &ldb, A, &inner, &zero, C, &ldc);
-}
-
-/* Centred inputs of samples a .. a + n; `raw` is room for them before the projection. */
-static void NAME(inputs)(const NAME(Front) *front, const NAME(Source) *source, int64_t a, int64_t n, REAL *raw, REAL *x,
-                         int64_t stride)
-{
-    const REAL *center = front->center, *low = front->low, *high = front->high;
-    REAL *out = x;
-    if (front->projection) {
-        out = raw;
-        center = low = high = 0;
-    }
-    if (source->kind == SAMPLES)
-        NAME(load_samples)(source->data, source->stride, source->which + a, front->n_raw, n, center, low, high, out, stride);
-    else if (source->kind == BYTES)
-        NAME(load_bytes)((const uint8_t *)source->data + a, source->stride, source->which, front->n_raw, n, center, low,
-                         high, out, stride);
-    else
-        NAME(load)((const REAL *)source->data + a, source->stride, source->which, front->n_raw, n, center, low, high, out,
-                   stride);
-    if (front->projection) {
-        NAME(multiply)(front->gemm, front->projection, front->n_inputs, front->n_raw, raw, stride, n, x, stride);
-        NAME(load)(x, stride, 0, front->n_inputs, n, front->center, front->low, front->high, x, stride);
-    }
-}
-
-/* Edges along the order of a tile. Pairs join positions first[k] and last[k], those of chunk q from at[q] up to
-   at[q + 1]; weights are square roots, null for 1. Runs join a position p to first[r, p] .. last[r, p]. */
-typedef struct {
-    int64_t kind, n_runs, reach;
-    const int64_t *first, *last, *at;
-    const REAL *weights;
-} NAME(Edges);
-
-/* What there is to know about a tile, n samples of which count. Part i holds samples begin[i] .. end[i]. If weights[i] is
-   null, they have the same weights: factors[i] times the product is added to each channel before (null for nothing), and
-   the product goes on or, if anew[i], begins anew. Else weights[i] are square roots of weights, (channels, samples of the
-   part). Functions of the samples are (n_functions, n). The edges of chunk q reach up to sample reached[q]. */
-typedef struct {
-    int64_t n, n_parts;
-    const int64_t *begin, *end;
-    const REAL *const *weights, *const *factors;
-    const uint8_t *anew;
-    int64_t n_runs;
-    const int64_t *starts;
-    int64_t n_functions;
-    const REAL *functions;
-    int64_t n_edges;
-    const NAME(Edges) *edges;
-    const int64_t *reached;
-} NAME(Tile);
-
-/* Whether samples follow each other in memory. */
-static int NAME(in_order)(const int64_t *which, int64_t n)
-{
-    for (int64_t k = 1; k < n; k++)
-        if (which[k] != which[k - 1] + 1)
-            return 0;
-    return 1;
-}
-
 #ifdef WIDE
 /* C += A^T B for some columns of A, a_step apart, and some vectors of columns of B, of which the last holds those that
    `last` says. Sums over the n rows of A and B stay in registers. */
@@ -427,6 +390,132 @@ static ALWAYS_INLINE WIDE void NAME(multiply_rows)(const int n_rows, int64_t n_v
     }
 }
 
+/* C += A B, by rows: A (m, k), its rows side by side. */
+static WIDE void NAME(multiply_few)(int64_t m, int64_t k, const REAL *A, const REAL *B, int64_t b_stride, int64_t n,
+                                    REAL *C, int64_t c_stride)
+{
+    int64_t n_vectors = (n + LANES - 1) / LANES, r = 0;
+    for (; r + 8 <= m; r += 8)
+        NAME(multiply_rows)(8, n_vectors, n, k, A + r * k, 1, k, B, b_stride, C + r * c_stride, c_stride);
+    for (; r + 4 <= m; r += 4)
+        NAME(multiply_rows)(4, n_vectors, n, k, A + r * k, 1, k, B, b_stride, C + r * c_stride, c_stride);
+    for (; r < m; r++)
+        NAME(multiply_rows)(1, n_vectors, n, k, A + r * k, 1, k, B, b_stride, C + r * c_stride, c_stride);
+}
+
+/* c += A b for a single sample and some rows of A, (n_rows, k). */
+static ALWAYS_INLINE WIDE void NAME(multiply_one)(const int n_rows, int64_t k, const REAL *A, const REAL *b, REAL *c,
+                                                  int64_t c_stride)
+{
+    VECTOR sum[4];
+    int64_t j = 0;
+    UNROLLED for (int r = 0; r < n_rows; r++)
+        sum[r] = OF(setzero)();
+    for (; j + LANES <= k; j += LANES) {
+        VECTOR own = OF(loadu)(b + j);
+        UNROLLED for (int r = 0; r < n_rows; r++)
+            sum[r] = OF(fmadd)(OF(loadu)(A + r * k + j), own, sum[r]);
+    }
+    MASK last = (MASK)(((uint64_t)1 << (k - j)) - 1);
+    UNROLLED for (int r = 0; r < n_rows; r++) {
+        sum[r] = OF(fmadd)(OF(maskz_loadu)(last, A + r * k + j), OF(maskz_loadu)(last, b + j), sum[r]);
+        c[r * c_stride] += OF(reduce_add)(sum[r]);
+    }
+}
+
+static WIDE void NAME(multiply_sample)(int64_t m, int64_t k, const REAL *A, const REAL *b, REAL *c, int64_t c_stride)
+{
+    int64_t r = 0;
+    for (; r + 4 <= m; r += 4)
+        NAME(multiply_one)(4, k, A + r * k, b, c + r * c_stride, c_stride);
+    for (; r < m; r++)
+        NAME(multiply_one)(1, k, A + r * k, b, c + r * c_stride, c_stride);
+}
+#endif
+
+/* C = A B - c, all by rows; c, a number for each, may be null. */
+static void NAME(multiply)(NAME(Gemm) gemm, const REAL *A, int64_t m, int64_t k, const REAL *B, int64_t b_stride,
+                           int64_t n, const REAL *c, REAL *C, int64_t c_stride)
+{
+    for (int64_t r = 0; r < m; r++)
+        for (int64_t j = 0; j < n; j++)
+            C[r * c_stride + j] = c ? -c[r] : 0;
+#ifdef WIDE
+    if (__builtin_cpu_supports("avx512f")) {
+        if (n == 1 && b_stride == 1)
+            NAME(multiply_sample)(m, k, A, B, C, c_stride);
+        else
+            NAME(multiply_few)(m, k, A, B, b_stride, n, C, c_stride);
+        return;
+    }
+#endif
+    int rows = (int)m, inner = (int)k, columns = (int)n, ldb = (int)b_stride, ldc = (int)c_stride;
+    REAL one = 1;
+    gemm("N", "N", &columns, &rows, &inner, &one, B, &ldb, A, &inner, &one, C, &ldc);
+}
+
+/* Centred inputs of samples a .. a + n; `raw` is room for them before the projection. */
+static void NAME(inputs)(const NAME(Front) *front, const NAME(Source) *source, int64_t a, int64_t n, REAL *raw, REAL *x,
+                         int64_t stride)
+{
+    const REAL *center = front->center, *low = front->low, *high = front->high;
+    REAL *out = x;
+    if (front->projection) {
+        out = raw;
+        center = low = high = 0;
+    }
+    if (source->kind == SAMPLES)
+        NAME(load_samples)(source->data, source->stride, source->which + a, front->n_raw, n, center, low, high, out, stride);
+    else if (source->kind == BYTES)
+        NAME(load_bytes)((const uint8_t *)source->data + a, source->stride, source->which, front->n_raw, n, center, low,
+                         high, out, stride);
+    else
+        NAME(load)((const REAL *)source->data + a, source->stride, source->which, front->n_raw, n, center, low, high, out,
+                   stride);
+    if (front->projection) {
+        NAME(multiply)(front->gemm, front->projection, front->n_inputs, front->n_raw, raw, stride, n, front->center, x,
+                       stride);
+        if (front->low)
+            NAME(load)(x, stride, 0, front->n_inputs, n, 0, front->low, front->high, x, stride);
+    }
+}
+
+/* Edges along the order of a tile. Pairs join positions first[k] and last[k], those of chunk q from at[q] up to
+   at[q + 1]; weights are square roots, null for 1. Runs join a position p to first[r, p] .. last[r, p]. */
+typedef struct {
+    int64_t kind, n_runs, reach;
+    const int64_t *first, *last, *at;
+    const REAL *weights;
+} NAME(Edges);
+
+/* What there is to know about a tile, n samples of which count. Part i holds samples begin[i] .. end[i]. If weights[i] is
+   null, they have the same weights: factors[i] times the product is added to each channel before (null for nothing), and
+   the product goes on or, if anew[i], begins anew. Else weights[i] are square roots of weights, (channels, samples of the
+   part). Functions of the samples are (n_functions, n). The edges of chunk q reach up to sample reached[q]. */
+typedef struct {
+    int64_t n, n_parts;
+    const int64_t *begin, *end;
+    const REAL *const *weights, *const *factors;
+    const uint8_t *anew;
+    int64_t n_runs;
+    const int64_t *starts;
+    int64_t n_functions;
+    const REAL *functions;
+    int64_t n_edges;
+    const NAME(Edges) *edges;
+    const int64_t *reached;
+} NAME(Tile);
+
+/* Whether samples follow each other in memory. */
+static int NAME(in_order)(const int64_t *which, int64_t n)
+{
+    for (int64_t k = 1; k < n; k++)
+        if (which[k] != which[k - 1] + 1)
+            return 0;
+    return 1;
+}
+
+#ifdef WIDE
 /* Rows row .. row + n_rows of C, (T, T), up to their columns on its diagonal. */
 #define ROWS_OF(n_rows)                                                                                                \
     NAME(multiply_rows)(n_rows, (row + n_rows + LANES - 1) / LANES, T, some, A + row, a_stride, 1, B, b_stride,        \
@@ -627,14 +716,13 @@ EXPORT void NAME(encode_nodes)(int64_t n_nodes, const NAME(Encoder) *const *node
                 NAME(expand)(x, stride, some, front->operation, front->first, front->second, front->row, front->exponent,
                              front->n_operations, z, stride);
                 NAME(multiply)(front->gemm, node->slow, n_slow, front->n_variables, front->n_operations ? z : x, stride,
-                               some, y, stride);
-                NAME(load)(y, stride, 0, n_slow, some, node->slow_offset, 0, 0, y, stride);
+                               some, node->slow_offset, y, stride);
                 NAME(load)(y, stride, 0, n_slow, some, 0, 0, 0, Y + a, y_stride);
             }
             if (n_rest) {
                 REAL *out = Y + n_slow * y_stride + a;
-                NAME(multiply)(front->gemm, node->rest, n_rest, I + n_slow, x, stride, some, out, y_stride);
-                NAME(load)(out, y_stride, 0, n_rest, some, node->rest_offset, 0, 0, out, y_stride);
+                NAME(multiply)(front->gemm, node->rest, n_rest, I + n_slow, x, stride, some, node->rest_offset, out,
+                               y_stride);
             }
         }
         for (int64_t row = n_slow + n_rest; row < n_out; row++)

@@ -80,7 +80,7 @@ class Program(NamedTuple):
 
 
 LIBRARY = "kernels" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-VERSION = 6
+VERSION = 7
 """Of the routines and their arguments; that of the library must be the same."""
 _NAMES: dict[np.dtype[Any], str] = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 _ARGUMENTS: dict[str, list[Any]] = {

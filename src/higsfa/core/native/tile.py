@@ -60,8 +60,11 @@ def chunk_columns(n_rows: int, itemsize: int) -> int:
 
 
 def empty_rows(n_rows: int, n: int, dtype: DTypeLike) -> NDArray[Any]:
-    """A feature-major array with arbitrary content and some space between its rows."""
-    return np.empty((n_rows, n + PADDING // np.dtype(dtype).itemsize), dtype)[:, :n]
+    """A feature-major array with arbitrary content and some space between its rows.
+
+    Rows of a single sample lie side by side: compiled routines work on many of them at once.
+    """
+    return np.empty((n_rows, n + (PADDING // np.dtype(dtype).itemsize if n > 1 else 0)), dtype)[:, :n]
 
 
 class Raw:
