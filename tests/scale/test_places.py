@@ -126,6 +126,15 @@ def test_distributed_fit_gives_the_same_bits(client, images, labels, reference, 
     assert set(client.run(held).values()) == {0}
 
 
+def test_distributed_features_in_16_bits_have_the_same_bits(client, images, labels, reference, tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", images)
+    monkeypatch.setattr("higsfa.training.budget.SHORT_FROM", 0)
+    expected = network().fit(images, labels).transform(images)
+    assert not np.array_equal(expected, reference)
+    fitted = network(engine="dask").fit(sources.npy(tmp_path / "x.npy"), labels)
+    assert np.array_equal(fitted.transform(images), expected)
+
+
 def test_distributed_sequence_and_shared_layers_give_the_same_bits(client, images):
     layers = [Layer((4, 4), (4, 4), 5, shared=True), Layer((3, 3), n_components=6)]
     expected = HiSFA(layers).fit(images).transform(images)

@@ -16,8 +16,8 @@ from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums import accumulate
 from higsfa.estimators import network as _network
 from higsfa.graphs import ClusteredGraph, SequenceGraph, SerialGraph
+from higsfa.training import budget, statistics
 from higsfa.training import network as driver
-from higsfa.training import statistics
 from higsfa.training.stores import READ_ROWS, Schedule
 
 N = 230
@@ -400,3 +400,53 @@ def test_calls_of_transform_that_overlap_leave_blas_as_it_was():
     assert [library["num_threads"] for library in threadpool_info()] == [b["num_threads"] for b in before]
     assert len(found) == 2
     assert all(np.array_equal(Y, expected) for Y in found)
+
+
+# ---- features in 16 bits
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("name", LAYERS)
+def test_features_in_16_bits_have_the_same_bits_wherever_they_wait(name, compiled, monkeypatch, tmp_path):
+    X, labels = data()
+    X = X.astype(np.float32)
+    if not compiled:
+        monkeypatch.setattr("higsfa.core.native.library.routines", {})
+    usual = HiGSFA(LAYERS[name], graph=RECIPE).fit(X, labels).transform(X)
+    monkeypatch.setattr("higsfa.training.budget.SHORT_FROM", 0)
+    first = None
+    for k, places in enumerate(PLACES):
+        with monkeypatch.context() as patched:
+            put(patched, *places)
+            fitted = HiGSFA(LAYERS[name], graph=RECIPE, n_jobs=1 + k % 2, spill=tmp_path).fit(X, labels)
+        Y = fitted.transform(X)
+        first = Y if first is None else first
+        assert np.array_equal(Y, first), places
+    assert not np.array_equal(first, usual)  # they were rounded
+    # A slow feature of few samples may turn a little; what all of them tell of the data may not.
+    back = np.linalg.lstsq(np.column_stack([first, np.ones(len(X))]), usual, rcond=None)[0]
+    fit = np.column_stack([first, np.ones(len(X))]) @ back
+    assert np.abs(fit - usual).max() < 5e-3 * np.abs(usual).max()
+
+
+def test_double_precision_and_few_features_are_not_rounded(monkeypatch):
+    plans = HiGSFA(LAYERS["overlapping"], graph=RECIPE)._planned((7,))
+    widest = max(plan.fields.n_nodes * plan.n_components for plan in plans[:-1])
+    n = budget.SHORT_FROM // (4 * widest)
+    assert not budget.are_short(plans, n, 4)
+    assert budget.are_short(plans, n + 1, 4)
+    assert not budget.are_short(plans, 100 * n, 8)
+    assert not budget.are_short(plans[-1:], 100 * n, 4)  # nothing waits for the last layer's features
+    monkeypatch.setattr(budget, "SHORT_FROM", 0)
+    X, labels = data()
+    exact = HiGSFA(LAYERS["overlapping"], graph=RECIPE).fit(X, labels).transform(X)
+    H, _ = field_by_field(LAYERS["overlapping"], X, labels)
+    np.testing.assert_allclose(exact, H, atol=1e-8)
+
+
+def test_the_estimate_of_a_large_fit_counts_features_in_16_bits():
+    network = HiGSFA(LAYERS["overlapping"], graph=RECIPE, input_shape=(7,))
+    plans = network._planned((7,))
+    n = 2**29
+    found = [layer.feature_bytes for layer in network.estimate_cost(n, dtype=np.float32).layers]
+    assert found == [2 * n * plan.fields.n_nodes * plan.n_components for plan in plans]

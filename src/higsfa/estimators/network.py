@@ -41,7 +41,7 @@ from higsfa.estimators.validation import (
     working_dtype,
 )
 from higsfa.graphs import check_weights
-from higsfa.training.budget import Budget, Workload, make_budget, parse_memory, tile_size
+from higsfa.training.budget import Budget, Workload, are_short, make_budget, parse_memory, tile_size
 from higsfa.training.choice import choose_options
 from higsfa.training.layer import LayerPlan, TrainedLayer
 from higsfa.training.network import train_network
@@ -176,16 +176,18 @@ class Network(Shown, Extractor):
         if self._front(shape) is not None:
             dtype, shape = np.float32, (*plans[0].fields.grid, plans[0].width)
         dtype = np.dtype(dtype)
+        itemsize = product_dtype(dtype).itemsize
         work = Workload(
             tuple(plans),
             n_samples,
             int(np.prod(shape)),
             dtype.itemsize,
-            product_dtype(dtype).itemsize,
+            itemsize,
             n_cells,
             64,
             -(-n_samples // BLOCK),
             self._n_jobs(),
+            short=are_short(plans, n_samples, itemsize),
         )
         return make_budget(work, parse_memory(self.memory_limit), disk=free_bytes(spill_folder(self.spill)))
 

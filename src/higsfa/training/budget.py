@@ -15,6 +15,8 @@ from higsfa.training.layer import LayerPlan
 
 NETWORK_TILE = 2048
 """Most samples in a tile of a network."""
+SHORT_FROM = 2**31
+"""Bytes of the features of a layer, in single precision, from which on they wait in 16 bits."""
 TILE_MEMORY = 2**28
 """Bytes that the features of one tile may take, over all nodes of a layer."""
 
@@ -67,6 +69,15 @@ def tile_size(plans: Sequence[LayerPlan], n_pixels: int, itemsize: int) -> int:
     return min(NETWORK_TILE, max(64, 1 << (fitting.bit_length() - 1)))
 
 
+def are_short(plans: Sequence[LayerPlan], n_samples: int, itemsize: int) -> bool:
+    """Whether features wait in 16 bits: where those of a layer would take more than 2 GiB in single precision.
+
+    It changes the last digits of the features that nodes learn from, so it must not depend on the memory at hand.
+    """
+    widest = max(plan.fields.n_nodes * plan.n_components for plan in plans[:-1]) if len(plans) > 1 else 0
+    return itemsize == 4 and n_samples * widest * itemsize > SHORT_FROM
+
+
 @dataclass(frozen=True)
 class Workload:
     """What a fit is of.
@@ -78,6 +89,7 @@ class Workload:
     itemsize : of the products.
     n_channels, n_atoms, n_blocks : of the plan of the graph.
     n_jobs : threads.
+    short : whether features wait in 16 bits.
     """
 
     plans: tuple[LayerPlan, ...]
@@ -89,6 +101,7 @@ class Workload:
     n_atoms: int
     n_blocks: int
     n_jobs: int
+    short: bool = False
 
     @property
     def input_bytes(self) -> int:
@@ -120,7 +133,7 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
     layers = []
     for k, plan in enumerate(plans):
         nodes = plan.n_trained
-        features = n_samples * plan.fields.n_nodes * plan.n_components * work.itemsize
+        features = n_samples * plan.fields.n_nodes * plan.n_components * (2 if work.short else work.itemsize)
         unknown = k == 0 or plans[k - 1].shared  # means of the inputs are not known beforehand
         first_pass = plan.pca is not None or (unknown and not plan.expansion.is_linear)
         # The pass for means and principal components sums products of raw inputs, and keeps a covariance of each node.

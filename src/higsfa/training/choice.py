@@ -86,7 +86,7 @@ def choose_options(
             judge = _Judge(plans[k], gatherings, evidence, is_single, noise_level([halves[1].graph]))
             choose = judge if plans[k].options.is_open else None
             layer, features = train_layer(train.gathering(k, features, on_node), means, train.store(k), choose)
-            unseen = computed_features(layer, unseen, test.store(k), dtype, test.run)
+            unseen = computed_features(layer, unseen, test.store(k), test)
             chosen[k], found[k], means = layer.plan, judge.found, layer.output_means
     shrinkage = peak(np.array(LADDER), evidence)
     if is_single:

@@ -27,7 +27,7 @@ from higsfa.training.gather import first_shifts, gather
 from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, statistics_of, train_nodes
 from higsfa.training.runner import Runner, one_blas_thread, one_by_one
 from higsfa.training.statistics import add_fields
-from higsfa.training.stores import Block, Schedule, feature_major, field_of
+from higsfa.training.stores import Block, Schedule, feature_major, field_of, round_block
 
 if TYPE_CHECKING:
     from higsfa.training.checkpoints import Checkpoint
@@ -63,6 +63,7 @@ class Job:
             block = feature_major(self.read(self.schedule.tiles[t].rows), self.channels)
         for layer in self.below[known:]:
             block = layer.encode(block, self.dtype, one_by_one)
+            block = round_block(block) if self.schedule.short else block
         HELD.put(self.fit, t, len(self.below), block, self.keep_bytes)
         return block
 

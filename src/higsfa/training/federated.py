@@ -168,7 +168,7 @@ class Progress:
         with set_up(plans, schedule, input_dtype, DOUBLE, **options) as setup:
             features = setup.inputs(read)
             for k, layer in enumerate(self.trained):
-                features = computed_features(layer, features, setup.store(k), DOUBLE, setup.run)
+                features = computed_features(layer, features, setup.store(k), setup)
             features.fill()
             plan, frontends = plans[-1], self.frontends
             if frontends is None:

@@ -29,7 +29,7 @@ from higsfa.core.sums.sums import Pool
 from higsfa.training.gather import first_shifts, gather, in_blocks
 from higsfa.training.runner import Runner
 from higsfa.training.statistics import FieldTree, GraphStatistics, Origin
-from higsfa.training.stores import Block, Features, Schedule, Store, field_of
+from higsfa.training.stores import Block, Features, Schedule, Store, field_of, round_block
 
 Floats = NDArray[np.float64]
 Reduce = Callable[[GraphStatistics], Any]
@@ -372,7 +372,7 @@ def train_layer(
     below, plan = gathering.below, gathering.plan
     if plan.shared or store is None or not below.kept:
         layer = train_nodes(gathering, means, choose)
-        return layer, computed_features(layer, below, store, gathering.dtype, gathering.run)
+        return layer, computed_features(layer, below, store, gathering)
     store.reserve()
 
     def encode(p: int, node: Node) -> None:
@@ -383,11 +383,14 @@ def train_layer(
     return layer, Features(None, store)
 
 
-def computed_features(
-    layer: TrainedLayer, below: Features, store: Store | None, dtype: np.dtype[Any], run: Runner
-) -> Features:
-    """Features of a trained layer, computed when asked for."""
-    return Features(lambda t: layer.encode(below.tile(t), dtype, run), store)
+def computed_features(layer: TrainedLayer, below: Features, store: Store | None, setup: Any) -> Features:
+    """Features of a trained layer, computed when asked for; `setup` has a schedule, a dtype and a runner."""
+
+    def compute(t: int) -> Block:
+        block = layer.encode(below.tile(t), setup.dtype, setup.run)
+        return round_block(block) if setup.schedule.short and store is None else block
+
+    return Features(compute, store)
 
 
 def make_frontends(gathering: Gathering, means: Floats | None) -> tuple[Frontend, ...]:

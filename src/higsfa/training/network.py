@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK, make_plan
-from higsfa.training.budget import Budget, Workload, make_budget, memory_explained, tile_size
+from higsfa.training.budget import Budget, Workload, are_short, make_budget, memory_explained, tile_size
 from higsfa.training.dask_engine import cluster_client, train_on_dask
 from higsfa.training.layer import LayerPlan, ThreadGathering, TrainedLayer, computed_features, train_layer
 from higsfa.training.runner import Runner, threads
@@ -64,6 +64,7 @@ def train_network(
     checkpoint : where to leave what is finished, and to go on from.
     """
     schedule = Schedule.of(make_plan(graph, NETWORK_BLOCK), tile_size(plans, plans[0].n_below, dtype.itemsize))
+    schedule = replace(schedule, short=are_short(plans, sum(schedule.samples), dtype.itemsize))
     if engine == "dask":
         with cluster_client(client, n_jobs) as cluster:
             return train_on_dask(
@@ -107,7 +108,7 @@ class Setup:
         """For the features of layer k."""
         plan, place = self.plans[k], self.budget.layers[k].place
         sizes = plan.fields.n_nodes, plan.n_components, self.schedule.samples
-        return make_store(place, *sizes, self.dtype, self.folder)
+        return make_store(place, *sizes, self.dtype, self.folder, short=self.schedule.short)
 
     def gathering(self, k: int, features: Features, on_node: Callable[[int], None] = lambda _: None) -> ThreadGathering:
         """A pass over the features below layer k."""
@@ -130,7 +131,8 @@ def set_up(
     folder, plan = spill_folder(spill), schedule.plan
     sizes = plan.n_channels, plan.n_atoms, plan.n_blocks, n_jobs
     size = sum(schedule.samples), plans[0].n_below, input_dtype.itemsize, dtype.itemsize
-    budget = make_budget(Workload(tuple(plans), *size, *sizes), limit, disk=free_bytes(folder))
+    work = Workload(tuple(plans), *size, *sizes, short=schedule.short)
+    budget = make_budget(work, limit, disk=free_bytes(folder))
     with memory_explained(budget, limit), threads(n_jobs) as run:
         yield Setup(plans, schedule, input_dtype, dtype, limit, budget, folder, run)
 
@@ -147,7 +149,7 @@ def _train_layer(
     known = None if checkpoint is None else checkpoint.load_layer(k, plan)
     if known is not None:
         gathering.on_node(plan.n_trained * len(schedule.tiles))
-        return known, computed_features(known, features, store, gathering.dtype, gathering.run)
+        return known, computed_features(known, features, store, gathering)
     features.fill()
     if checkpoint is not None:
         from higsfa.training.checkpoints import LayerProgress

@@ -1,7 +1,8 @@
 """Features between layers, tile by tile: in memory, in a file that vanishes with the fit, or computed when asked for.
 
 A store holds one block (nodes, width, samples) for each tile. What is read from it again are the fields of single
-nodes, so a file is read in a few long pieces.
+nodes, so a file is read in a few long pieces. Where features are many they are rounded to 16 bits (``Schedule.short``),
+wherever they wait, and when they are computed again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from higsfa.core.native.short import Grid, rounded, shorten
 from higsfa.core.native.tile import Raw, Rows
 from higsfa.core.sums.tile import Plan, Tile
 from higsfa.training.runner import Runner
@@ -38,11 +40,16 @@ REMEDIES = {
 }
 
 
-def field_of(block: Block, index: NDArray[np.intp]) -> Raw:
+def field_of(block: Block, index: NDArray[np.intp], grid: Grid | None = None) -> Raw:
     """Raw input (children * width, n) of the node whose field is `index`."""
     nodes, width, n = block.shape
     rows = (index[:, None] * width + np.arange(width)).ravel()
-    return Rows(block.reshape(nodes * width, n), rows)
+    return Rows(block.reshape(nodes * width, n), rows, grid)
+
+
+def round_block(block: Block) -> Block:
+    """Features as they are when they have waited in 16 bits."""
+    return rounded(block.reshape(-1, block.shape[2])).reshape(block.shape)
 
 
 READ_ROWS = 1024
@@ -51,10 +58,14 @@ READ_ROWS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The tiles of a plan, cut once for all layers, block by block."""
+    """The tiles of a plan, cut once for all layers, block by block.
+
+    `short` tells that features are rounded to 16 bits, row by row of a tile, before the next layer reads them.
+    """
 
     plan: Plan
     blocks: tuple[tuple[Tile, ...], ...]
+    short: bool = False
 
     @classmethod
     def of(cls, plan: Plan, rows: int) -> Schedule:
@@ -77,18 +88,29 @@ class Store(ABC):
     ----------
     nodes, width : of every block.
     samples : number of samples of each tile.
+    dtype : of the features.
+    short : whether they are kept in 16 bits, with a grid for every row.
     """
 
-    def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any], *, short: bool = False
+    ) -> None:
         self.nodes, self.width, self.samples, self.dtype = nodes, width, samples, dtype
+        self.kept_dtype = np.dtype(np.uint16) if short else dtype
+        self._grids = np.empty((2, len(samples), nodes * width), np.float32) if short else None
 
     @abstractmethod
     def reserve(self) -> None:
         """Allocate all blocks; to be called before the first is written."""
 
-    @abstractmethod
     def write(self, t: int, first: int, part: Block) -> None:
         """Write the features of some nodes, from number `first` on, for a tile."""
+        if self._grids is None:
+            self._put(t, first, part)
+            return
+        codes = np.empty(part.shape, self.kept_dtype)
+        self._shorten(t, first, part, codes)
+        self._put(t, first, codes)
 
     def fill(self, t: int, node: int, put: Callable[[NDArray[Any]], Any]) -> None:
         """Have the features of a node for a tile put into an array (width, samples), all of it."""
@@ -96,52 +118,77 @@ class Store(ABC):
         put(part[0])
         self.write(t, node, part)
 
-    @abstractmethod
-    def tile(self, t: int) -> Block: ...
+    def tile(self, t: int) -> Block:
+        """The features of all nodes for a tile."""
+        block, grid = self._block(t), self._grid(t)
+        if grid is None:
+            return block
+        return grid.numbers(block.reshape(len(grid.step), -1)).reshape(block.shape)
 
     @abstractmethod
     def field(self, t: int, index: NDArray[np.intp]) -> Raw:
         """Raw input of the node whose field is `index`."""
+
+    @abstractmethod
+    def _put(self, t: int, first: int, part: Block) -> None:
+        """Keep what is kept of some nodes."""
+
+    @abstractmethod
+    def _block(self, t: int) -> Block:
+        """What is kept of all nodes."""
+
+    def _grid(self, t: int, rows: Any = slice(None)) -> Grid | None:
+        return None if self._grids is None else Grid(*self._grids[:, t]).some(rows)
+
+    def _shorten(self, t: int, first: int, part: Block, codes: Block) -> None:
+        assert self._grids is not None
+        grid = Grid(*self._grids[:, t, first * self.width : (first + len(part)) * self.width])
+        shorten(part.reshape(len(grid.step), -1), codes.reshape(len(grid.step), -1), grid)
 
 
 class MemoryStore(Store):
     """Blocks in memory."""
 
     def reserve(self) -> None:
-        self._blocks: list[Block] = [np.empty((self.nodes, self.width, n), self.dtype) for n in self.samples]
+        self._blocks: list[Block] = [np.empty((self.nodes, self.width, n), self.kept_dtype) for n in self.samples]
 
-    def write(self, t: int, first: int, part: Block) -> None:
+    def fill(self, t: int, node: int, put: Callable[[NDArray[Any]], Any]) -> None:
+        if self._grids is None:
+            put(self._blocks[t][node])
+        else:
+            super().fill(t, node, put)
+
+    def field(self, t: int, index: NDArray[np.intp]) -> Raw:
+        return field_of(self._blocks[t], index, self._grid(t))
+
+    def _put(self, t: int, first: int, part: Block) -> None:
         # Always a copy: the caller may use its array again for the next tile.
         self._blocks[t][first : first + len(part)] = part
 
-    def fill(self, t: int, node: int, put: Callable[[NDArray[Any]], Any]) -> None:
-        put(self._blocks[t][node])
-
-    def tile(self, t: int) -> Block:
+    def _block(self, t: int) -> Block:
         return self._blocks[t]
-
-    def field(self, t: int, index: NDArray[np.intp]) -> Raw:
-        return field_of(self._blocks[t], index)
 
 
 class FileStore(Store):
     """Blocks in an unnamed file, which the system removes with the store, even after a crash."""
 
-    def __init__(self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any], folder: Path) -> None:
-        super().__init__(nodes, width, samples, dtype)
+    def __init__(
+        self, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any], folder: Path, *, short: bool = False
+    ) -> None:
+        super().__init__(nodes, width, samples, dtype, short=short)
         self.folder = folder
         with self._explained():
             self._file = tempfile.TemporaryFile(dir=folder, prefix="higsfa-", buffering=0)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
-        sizes = np.array(samples, dtype=np.int64) * (width * dtype.itemsize)
+        sizes = np.array(samples, dtype=np.int64) * (width * self.kept_dtype.itemsize)
         self._stride = sizes  # bytes of a node in each tile
         self._start = np.concatenate([[0], np.cumsum(sizes * nodes)])
 
     def reserve(self) -> None:
         pass  # a file grows by itself
 
-    def write(self, t: int, first: int, part: Block) -> None:
-        data = np.ascontiguousarray(part, dtype=self.dtype).data.cast("B")
+    def _put(self, t: int, first: int, part: Block) -> None:
+        data = np.ascontiguousarray(part, dtype=self.kept_dtype).data.cast("B")
         at = self._place(t, first)
         with self._explained():
             while len(data):
@@ -161,25 +208,23 @@ class FileStore(Store):
                 "or set spill=False to compute them again in every pass",
             ) from error
 
-    def tile(self, t: int) -> Block:
-        return self._read(t, 0, self.nodes)
-
     def field(self, t: int, index: NDArray[np.intp]) -> Raw:
-        out = np.empty((len(index), self.width, self.samples[t]), self.dtype)
+        out = np.empty((len(index), self.width, self.samples[t]), self.kept_dtype)
         ends = np.flatnonzero(np.diff(index, append=-1) != 1) + 1
         start = 0
         for end in ends.tolist():  # runs of neighbouring nodes
             self._read_into(out[start:end], t, int(index[start]))
             start = end
-        return Rows(out.reshape(len(index) * self.width, -1))
+        rows = (index[:, None] * self.width + np.arange(self.width)).ravel()
+        return Rows(out.reshape(len(rows), -1), grid=self._grid(t, rows))
+
+    def _block(self, t: int) -> Block:
+        out = np.empty((self.nodes, self.width, self.samples[t]), self.kept_dtype)
+        self._read_into(out, t, 0)
+        return out
 
     def _place(self, t: int, first: int) -> int:
         return int(self._start[t] + first * self._stride[t])
-
-    def _read(self, t: int, first: int, nodes: int) -> Block:
-        out = np.empty((nodes, self.width, self.samples[t]), self.dtype)
-        self._read_into(out, t, first)
-        return out
 
     def _read_into(self, out: Block, t: int, first: int) -> None:
         data, at = out.data.cast("B"), self._place(t, first)
@@ -191,12 +236,21 @@ class FileStore(Store):
 
 
 def make_store(
-    place: str, nodes: int, width: int, samples: list[int], dtype: np.dtype[Any], folder: Path | None
+    place: str,
+    nodes: int,
+    width: int,
+    samples: list[int],
+    dtype: np.dtype[Any],
+    folder: Path | None,
+    *,
+    short: bool = False,
 ) -> Store | None:
     """A store in "memory", on "disk", or none if features are to be computed again ("nowhere")."""
     if place == "memory":
-        return MemoryStore(nodes, width, samples, dtype)
-    return FileStore(nodes, width, samples, dtype, folder) if place == "disk" and folder is not None else None
+        return MemoryStore(nodes, width, samples, dtype, short=short)
+    if place == "disk" and folder is not None:
+        return FileStore(nodes, width, samples, dtype, folder, short=short)
+    return None
 
 
 def spill_folder(spill: Any) -> Path | None:

@@ -30,9 +30,9 @@
 #endif
 
 /* Changes whenever the routines or their arguments do. */
-EXPORT int64_t higsfa_kernels_version(void) { return 7; }
+EXPORT int64_t higsfa_kernels_version(void) { return 8; }
 
-enum { ROWS, BYTES, SAMPLES }; /* kinds of sources */
+enum { ROWS, BYTES, SAMPLES, SHORTS }; /* kinds of sources */
 enum { SIDE = 16 };            /* of the squares that samples are turned into rows by */
 enum { MAX_CHUNK = 2048 };
 enum { SEVERAL = 256 };         /* samples whose factors are kept at hand */
@@ -42,6 +42,7 @@ enum { PANEL = 48 };            /* columns of a symmetric product that BLAS comp
 enum { MAX_SIZE = 256, DEPTH = 64 }; /* variables and samples of the products that we compute ourselves */
 enum { AHEAD = 4, CACHE_LINE = 64 };
 enum { PAIRS, RUNS };           /* kinds of edges */
+enum { NO_EXPONENT = -200 };
 
 enum { COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT, NORMALIZE };
 
@@ -108,3 +109,56 @@ static const double EXP2_F64[] = {
 #define LANES 8
 #define OF(operation) _mm512_##operation##_pd
 #include "kernels.h"
+
+/* The exponent of a number that is not negative: x < 2^e <= 2 x. Small numbers have none. */
+static ALWAYS_INLINE int exponent_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof x);
+    bits &= 0x7fffffffu; /* of -0, too */
+    return bits >> 23 ? (int)(bits >> 23) - 126 : NO_EXPONENT;
+}
+
+static ALWAYS_INLINE float power_of_two(int e)
+{
+    uint32_t bits = (uint32_t)(e + 127) << 23;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+CLONES void shorten_row(const float *x, int64_t n, uint16_t *restrict codes, float *step, float *first)
+{
+    float low = x[0], high = x[0], finite = 0;
+#pragma omp simd reduction(min : low) reduction(max : high) reduction(+ : finite)
+    for (int64_t k = 0; k < n; k++) {
+        low = x[k] < low ? x[k] : low;
+        high = x[k] > high ? x[k] : high;
+        finite += x[k] - x[k];
+    }
+    if (finite != 0) {
+        memset(codes, 0, n * sizeof(uint16_t));
+        *step = *first = finite;
+        return;
+    }
+    int e = exponent_of(high / 2 - low / 2) + 1 - 16, also = exponent_of(high > -low ? high : -low) - 24;
+    e = e > also ? e : also;
+    e = e > -126 ? e : -126;
+    float factor = power_of_two(-e), from = (float)(((double)(low * factor) + 6755399441055744.0) - 6755399441055744.0);
+    for (int64_t k = 0; k < n; k++) {
+        float code = (x[k] * factor - from + 12582912.0f) - 12582912.0f;
+        code = code < 0 ? 0 : code > 65535 ? 65535 : code;
+        codes[k] = (uint16_t)(int32_t)code;
+    }
+    *step = power_of_two(e);
+    *first = from;
+}
+
+/* Rows x, (n_rows, n), as whole numbers of 16 bits: x is nearly (codes + first) step, with a step and a first number for each
+   row. A row with a number that is not finite has a step of nan. */
+EXPORT void shorten_f32(const float *x, int64_t x_stride, int64_t n_rows, int64_t n, uint16_t *codes, int64_t stride,
+                        float *step, float *first)
+{
+    for (int64_t r = 0; r < n_rows; r++)
+        shorten_row(x + r * x_stride, n, codes + r * stride, step + r, first + r);
+}

@@ -162,37 +162,46 @@ CLONES void NAME(add_sample_runs)(const REAL *z, int64_t z_stride, int64_t n_row
     }
 }
 
-/* x = source - center, clipped to low .. high; row r of x is row rows[r] of the source. Pointers may be null. */
-#define LOAD(KIND, SOURCE)                                                                                             \
+/* x = source - center, clipped to low .. high; row r of x is row rows[r] of the source. Pointers may be null. VALUE is the
+   number that the source holds for `stored` in row `from`. */
+#define LOAD(KIND, SOURCE, VALUE, ...)                                                                                 \
     CLONES void NAME(KIND)(const SOURCE *source, int64_t stride, const int64_t *rows, int64_t n_rows, int64_t n,        \
-                           const REAL *center, const REAL *low, const REAL *high, REAL *x, int64_t x_stride)            \
+                           const REAL *center, const REAL *low, const REAL *high, REAL *x, int64_t x_stride             \
+                           __VA_ARGS__)                                                                                \
     {                                                                                                                  \
         if (n == 1 && x_stride == 1) {                                                                                 \
             for (int64_t r = 0; r < n_rows; r++) {                                                                     \
-                REAL value = (REAL)source[(rows ? rows[r] : r) * stride] - (center ? center[r] : 0);                   \
+                int64_t from = rows ? rows[r] : r;                                                                     \
+                REAL stored = (REAL)source[from * stride], value = VALUE - (center ? center[r] : 0);                   \
                 value = low && value < low[r] ? low[r] : value;                                                        \
                 x[r] = low && value > high[r] ? high[r] : value;                                                       \
             }                                                                                                          \
             return;                                                                                                    \
         }                                                                                                              \
         for (int64_t r = 0; r < n_rows; r++) {                                                                         \
-            const SOURCE *a = source + (rows ? rows[r] : r) * stride;                                                  \
+            int64_t from = rows ? rows[r] : r;                                                                         \
+            const SOURCE *a = source + from * stride;                                                                  \
             REAL *out = x + r * x_stride, c = center ? center[r] : 0;                                                  \
             if (low) {                                                                                                 \
                 REAL lo = low[r], hi = high[r];                                                                        \
                 _Pragma("omp simd") for (int64_t k = 0; k < n; k++)                                                    \
                 {                                                                                                      \
-                    REAL value = (REAL)a[k] - c;                                                                       \
+                    REAL stored = (REAL)a[k], value = VALUE - c;                                                       \
                     value = value < lo ? lo : value;                                                                   \
                     out[k] = value > hi ? hi : value;                                                                  \
                 }                                                                                                      \
             } else                                                                                                     \
                 _Pragma("omp simd") for (int64_t k = 0; k < n; k++)                                                    \
-                    out[k] = (REAL)a[k] - c;                                                                           \
+                {                                                                                                      \
+                    REAL stored = (REAL)a[k];                                                                          \
+                    out[k] = VALUE - c;                                                                                \
+                }                                                                                                      \
         }                                                                                                              \
     }
-LOAD(load, REAL)
-LOAD(load_bytes, uint8_t)
+LOAD(load, REAL, stored, )
+LOAD(load_bytes, uint8_t, stored, )
+/* Sums and products with steps are exact: steps are powers of two, and firsts whole numbers. */
+LOAD(load_shorts, uint16_t, (stored + first[from]) * step[from], , const float *step, const float *first)
 #undef LOAD
 
 /* The same from samples: column k of x is sample samples[k], whose variables follow each other. */
@@ -338,11 +347,13 @@ typedef struct {
     NAME(Axpy) axpy;
 } NAME(Front);
 
-/* Where raw input lies: rows of an array (of REAL or of bytes), or samples of one. */
+/* Where raw input lies: rows of an array (of REAL, of bytes, or of shorts with a step and a first number a row), or samples
+   of one. */
 typedef struct {
     const void *data;
     int64_t stride, kind;
     const int64_t *which;
+    const float *step, *first;
 } NAME(Source);
 
 #ifdef WIDE
@@ -469,6 +480,9 @@ static void NAME(inputs)(const NAME(Front) *front, const NAME(Source) *source, i
     else if (source->kind == BYTES)
         NAME(load_bytes)((const uint8_t *)source->data + a, source->stride, source->which, front->n_raw, n, center, low,
                          high, out, stride);
+    else if (source->kind == SHORTS)
+        NAME(load_shorts)((const uint16_t *)source->data + a, source->stride, source->which, front->n_raw, n, center, low,
+                          high, out, stride, source->step, source->first);
     else
         NAME(load)((const REAL *)source->data + a, source->stride, source->which, front->n_raw, n, center, low, high, out,
                    stride);

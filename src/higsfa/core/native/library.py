@@ -1,8 +1,9 @@
 """Compiled routines: our own library, and the BLAS and LAPACK routines that scipy publishes for compiled code.
 
 The library is built from ``kernels.c`` where there is a C compiler. It has three routines for each precision, which
-:mod:`higsfa.core.native` calls: sums over a tile, and features, of expanded variables or of samples as they are.
-Without it numpy does the same in several passes over memory: the results agree to rounding, more slowly.
+:mod:`higsfa.core.native` calls: sums over a tile, and features, of expanded variables or of samples as they are; a
+fourth one rounds features to 16 bits. Without it numpy does the same in several passes over memory: the results agree
+to rounding, more slowly.
 
 ``HIGSFA_KERNELS=numpy`` in the environment leaves the library aside; the path of a file there is another build of it.
 """
@@ -80,12 +81,13 @@ class Program(NamedTuple):
 
 
 LIBRARY = "kernels" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-VERSION = 7
+VERSION = 8
 """Of the routines and their arguments; that of the library must be the same."""
 _NAMES: dict[np.dtype[Any], str] = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 _ARGUMENTS: dict[str, list[Any]] = {
     "sum_tile": [*[c_void_p] * 3, *[c_int64] * 2, *[c_void_p] * 8, c_int64, c_void_p],
     "encode_samples": [*[c_void_p] * 2, *[c_int64] * 3, *[c_void_p] * 3, c_int64, c_void_p],
+    "shorten": [c_void_p, *[c_int64] * 3, c_void_p, c_int64, *[c_void_p] * 2],
     "encode_nodes": [
         c_int64,
         *[c_void_p] * 3,
@@ -115,9 +117,10 @@ def _load_library() -> dict[tuple[str, np.dtype[Any]], Any]:
     routines = {}
     for name, arguments in _ARGUMENTS.items():
         for dtype, suffix in _NAMES.items():
-            routine = getattr(library, f"{name}_{suffix}")
-            routine.argtypes, routine.restype = arguments, None
-            routines[name, dtype] = routine
+            routine = getattr(library, f"{name}_{suffix}", None)
+            if routine is not None:  # only single precision is rounded
+                routine.argtypes, routine.restype = arguments, None
+                routines[name, dtype] = routine
     return routines
 
 

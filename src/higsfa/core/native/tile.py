@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from higsfa.core.native import library
+from higsfa.core.native.short import Grid
 from higsfa.core.sums.tile import LocalEdges, LocalPairs, LocalRuns, Tile
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ MIN_CHUNK, MAX_CHUNK = 128, 2048
 """Samples that are expanded at once; the compiled routines have no space for more."""
 PADDING = 64
 """Bytes between rows: rows that begin a power of two apart push each other out of the cache."""
-ROWS, BYTES, SAMPLES = range(3)
+ROWS, BYTES, SAMPLES, SHORTS = range(4)
 """Kinds of sources; the numbers are those of ``kernels.c``."""
 PAIRS, RUNS = range(2)
 """Kinds of edges; the numbers are those of ``kernels.c``."""
@@ -72,6 +73,7 @@ class Raw:
 
     by_samples: ClassVar[bool]
     """Whether the rows of the array are samples; else they are variables."""
+    grid: Grid | None = None
 
     def __init__(self, source: Array, which: Ints | None = None) -> None:
         if which is not None and which.size and which.view(np.uintp).max() >= len(source):
@@ -91,15 +93,26 @@ class Raw:
 
 
 class Rows(Raw):
-    """Rows are variables, columns are samples."""
+    """Rows are variables, columns are samples; with a grid, all rows are codes of 16 bits (see :mod:`short`)."""
 
     by_samples = False
 
+    def __init__(self, source: Array, which: Ints | None = None, grid: Grid | None = None) -> None:
+        super().__init__(source, which)
+        if grid is not None:
+            if source.dtype != np.uint16 or any(len(one) != len(source) for one in grid):
+                raise ValueError(f"a grid of {len(grid.step)} rows is not that of {source.dtype} {source.shape}")
+            self.dtype = grid.step.dtype
+        self.grid = grid
+
     def columns(self, a: int, b: int) -> Rows:
-        return Rows(self.source[:, a:b], self.which)
+        return Rows(self.source[:, a:b], self.which, self.grid)
 
     def array(self) -> Array:
-        A = self.source if self.which is None else self.source[self.which]
+        which = slice(None) if self.which is None else self.which
+        A = self.source[which]
+        if self.grid is not None:
+            A = self.grid.some(which).numbers(A)
         return np.broadcast_to(A, A.shape)
 
 
@@ -141,8 +154,11 @@ class _Front(ctypes.Structure):
 
 
 class _Source(ctypes.Structure):
-    _fields_ = [("data", c_void_p), ("stride", c_int64), ("kind", c_int64), ("which", c_void_p)]
-    kept: tuple[Any, Any]  # what the record points to
+    _fields_ = [
+        *(("data", c_void_p), ("stride", c_int64), ("kind", c_int64)),
+        *((name, c_void_p) for name in ("which", "step", "first")),
+    ]
+    kept: tuple[Any, ...]  # what the record points to
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +210,8 @@ class Front:
         data changes no bit.
         """
         kinds = {self.dtype: SAMPLES} if raw.by_samples else {self.dtype: ROWS, np.dtype(np.uint8): BYTES}
-        kind = kinds.get(raw.dtype)
+        grid = raw.grid
+        kind = kinds.get(raw.dtype) if grid is None else SHORTS if all(one.flags.c_contiguous for one in grid) else None
         if kind is None:
             return None
         if raw.shape[0] != self.record.n_raw or raw.shape[1] < n:
@@ -205,15 +222,21 @@ class Front:
         in_rows = array.flags.aligned and (array.strides[1] == array.itemsize or array.shape[1] < 2)
         apart = not raw.by_samples or array.shape[1] <= array.strides[0] // array.itemsize < 2**31
         if not (in_rows and apart) or array.strides[0] % array.itemsize:
+            if grid is not None:
+                return None
             array, which = np.array(raw.array().T if raw.by_samples else raw.array(), order="C"), None
         if which is None and raw.by_samples:
             which = np.arange(len(array))
         if which is not None:
             which = np.ascontiguousarray(which)
         found = _Source(
-            array.ctypes.data, array.strides[0] // array.itemsize, kind, None if which is None else which.ctypes.data
+            array.ctypes.data,
+            array.strides[0] // array.itemsize,
+            kind,
+            None if which is None else which.ctypes.data,
+            *((None, None) if grid is None else (grid.step.ctypes.data, grid.first.ctypes.data)),
         )
-        found.kept = (array, which)
+        found.kept = (array, which, grid)
         return found
 
 
