@@ -10,6 +10,7 @@ paper took 10 hours on 24 cores and 128 GB. Results are added to benchmarks/resu
 
 import argparse
 import json
+import os
 import pathlib
 import resource
 import tempfile
@@ -105,16 +106,18 @@ def run(name, train, supervised, unseen, memory):
     """Train and measure one method."""
     LOG.clear()
     method = METHODS[name](memory)
-    estimate = f": {method.estimate_cost(len(train[0]))}" if hasattr(method, "estimate") else ""
+    estimate = f": {method.estimate_cost(len(train[0]))}" if hasattr(method, "estimate_cost") else ""
     say(f"{name}, fit of {len(train[0])} images{estimate}")
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), os.times()
     method.fit(*train)
-    seconds = time.perf_counter() - begin
+    seconds, used = time.perf_counter() - begin, os.times()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    user, system = used.user - cpu.user, used.system - cpu.system
     say(f"fit took {seconds / 60:.1f} minutes, peak memory so far {peak:.2f} GiB")
+    say(f"processor time {user / 60:.1f} minutes, and {system / 60:.1f} in the system")
     mean_image = np.mean(supervised[0].take(np.arange(len(supervised[0]))), axis=0)
     own = evaluate(method, supervised, unseen, (supervised[0].take(np.arange(len(supervised[0]))), mean_image))
-    own |= {"seconds": seconds, "peak_gib": peak, "images": len(train[0])}
+    own |= {"seconds": seconds, "user": user, "system": system, "peak_gib": peak, "images": len(train[0])}
     own["paper_features"] = with_paper_features(name, method, supervised, unseen)
     return own | {"log": list(LOG)}
 
