@@ -38,7 +38,7 @@ class Samples:
     @classmethod
     def of(cls, n: int) -> Samples:
         _, labels = pictures(n, 8)
-        schedule = Schedule.of(make_plan(THREE_LABELS.build(labels), NETWORK_BLOCK), NETWORK_TILE)
+        schedule = Schedule(make_plan(THREE_LABELS.build(labels), NETWORK_BLOCK), NETWORK_TILE)
         return cls(schedule, np.cos(np.pi * (labels["age"] - 16) / 61).astype(FLOAT))
 
     def features(self, plan: LayerPlan, rng: np.random.Generator) -> list[list[np.ndarray]]:

@@ -117,16 +117,16 @@ def _bare_products(layers: list[TrainedLayer], n: int, n_jobs: int) -> _Fit:
     seconds = cpu = 0.0
     with threads(n_jobs) as run:
         for layer in layers:
-            sizes = max(layer.plan.frontend_size, layer.plan.n_raw, *(m.shape[1] for m in _matrices(layer.node(0))))
-            Z = rng.standard_normal((sizes, TILE), np.float32)
-            matrices = [_matrices(layer.node(p)) for p in range(layer.plan.fields.n_nodes)]
-            T = layer.plan.frontend_size
+            T, projected = layer.plan.frontend_size, layer.plan.pca is not None
+            nodes = [_matrices(layer.node(p)) for p in range(layer.plan.fields.n_nodes)]
+            widest = max(T, *(matrix.shape[1] for matrix in nodes[0]))
+            Z = rng.standard_normal((widest, TILE), np.float32)
 
-            def work(p: int, Z: np.ndarray = Z, T: int = T, matrices: Any = matrices) -> None:
+            def work(p: int, Z: np.ndarray = Z, T: int = T, nodes: Any = nodes, projected: bool = projected) -> None:
                 for lo in range(0, n, TILE):
                     part = Z[:, : min(TILE, n - lo)]
                     part[:T] @ part[:T].T
-                    for matrix in matrices[p]:
+                    for matrix in nodes[p][:projected] + nodes[p]:  # projections for sums, and for features
                         matrix @ part[: matrix.shape[1]]
 
             start, cpu_start = time.perf_counter(), time.process_time()
@@ -139,8 +139,8 @@ def _matrices(node: Node) -> list[np.ndarray]:
     """What a node multiplies samples with."""
     projection = node.frontend.projection
     rest = np.hstack([node.rest_inputs, node.rest_slow])
-    given = [node.slow, rest] if projection is None else [projection.matrix, projection.matrix, node.slow, rest]
-    return [matrix.astype(np.float32) for matrix in given]  # a projection is computed for sums and for features
+    given = [node.slow, rest] if projection is None else [projection.matrix, node.slow, rest]
+    return [matrix.astype(np.float32) for matrix in given]
 
 
 def _solving(net: HiGSFA, images: np.ndarray, labels: dict[str, np.ndarray]) -> dict[str, float]:
@@ -194,7 +194,7 @@ def _there_and_back(net: HiGSFA, images: np.ndarray, rounds: int = 3) -> list[di
     features = net.transform(images)
     trained: list[TrainedLayer] = net._trained
     nodes = [layer.node(p) for layer in trained for p in range(layer.plan.fields.n_nodes)]
-    encoders = [matrix.astype(np.float32) for node in nodes for matrix in (node.slow, node.rest_inputs)]
+    encoders = [matrix for node in nodes for matrix in _matrices(node)]
     decoders = [node.decoder.astype(np.float32) for node in nodes]
     widest = max(matrix.shape[1] for matrix in encoders + decoders)
     block = np.random.default_rng(0).standard_normal((widest, len(images)), np.float32)
@@ -225,8 +225,7 @@ def _there_and_back(net: HiGSFA, images: np.ndarray, rounds: int = 3) -> list[di
 def _one_image(net: HiGSFA, image: np.ndarray, rounds: int = 30) -> dict[str, float]:
     """Features of a single image, against the time that it takes to read the weights of all nodes from memory."""
     nodes = [layer.node(p) for layer in net._trained for p in range(layer.plan.fields.n_nodes)]
-    matrices = [matrix for node in nodes for matrix in (node.slow, node.rest_inputs, node.rest_slow)]
-    weights = np.concatenate([matrix.astype(np.float32).ravel() for matrix in matrices])
+    weights = np.concatenate([matrix.ravel() for node in nodes for matrix in _matrices(node)])
     timings = take_turns({"image": lambda: net.transform(image), "reading": lambda: weights @ weights}, rounds)
     return {
         "ms": 1e3 * timings["image"].best,

@@ -12,6 +12,7 @@ from higsfa.graphs import ClusteredGraph, SerialGraph
 from higsfa.training import dask_engine
 from higsfa.training import network as driver
 from higsfa.training.dask_engine import Held
+from higsfa.training.sources import Source
 
 LAYERS = [
     Layer(3, 2, 3, pca=2, expansion="identity | quadratic", n_slow=1),
@@ -34,7 +35,7 @@ class Cluster:
 
     def __init__(self, n_workers=2):
         self.workers = [f"worker {k}" for k in range(n_workers)]
-        self.tasks, self.homes, self.most_held = [], {}, 0
+        self.tasks, self.homes, self.most_held, self.largest = [], {}, 0, None  # not measured
 
     def scheduler_info(self):
         return {"workers": dict.fromkeys(self.workers)}
@@ -45,8 +46,11 @@ class Cluster:
         self.tasks.append(key)
         if workers is not None:
             assert allow_other_workers
-            (block,) = (arg for arg in args if isinstance(arg, int))
+            (block,) = [arg for arg in args if isinstance(arg, int)] or [args[0].first // args[0].block]
             self.homes.setdefault(block, set()).update(workers)
+        if self.largest is not None:
+            sizes = [len(pickle.dumps(arg)) for arg in args if not isinstance(arg, Future)]
+            self.largest = max([self.largest, *sizes])
         args = [arg.result if isinstance(arg, Future) else arg for arg in args]
         first = function(*args)
         second = function(*args)
@@ -143,6 +147,35 @@ def test_a_block_has_the_same_home_in_every_pass(cluster):
     X, labels = data()
     network(engine="dask").fit(X, labels)
     assert cluster.homes == {block: {f"worker {block % 2}"} for block in range(5)}
+
+
+def test_the_client_sends_no_list_of_samples(cluster, monkeypatch):
+    """The largest thing that is sent does not grow with the number of samples, nor does the client make tiles."""
+    monkeypatch.setattr(dask_engine.Schedule, "blocks", property(lambda self: pytest.fail("tiles made by the client")))
+    sizes = []
+    for n in (250, 4000):
+        cluster.largest = 0
+        HiGSFA(LAYERS, graph=ClusteredGraph(), engine="dask").fit(Drawn(n), data(n)[1]["kind"])
+        sizes.append(cluster.largest)
+    assert sizes[1] < 1.2 * sizes[0]
+
+
+class Drawn(Source):
+    """Samples that workers draw themselves."""
+
+    shape, dtype = (7,), np.dtype(np.float64)
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def _identity(self):
+        return ()
+
+    def _take(self, rows):
+        return np.sin(np.outer(rows + 1, 1.5 + np.arange(7) ** 1.5))
 
 
 def test_nodes_are_solved_in_a_few_tasks_for_each_worker(cluster):
@@ -272,10 +305,9 @@ def test_a_worker_keeps_features_of_its_own(monkeypatch):
         return buffer[: len(rows)]
 
     tiles = [type("Tile", (), {"rows": np.arange(lo, lo + 4)}) for lo in (0, 4)]
-    schedule = type("Schedule", (), {"tiles": tiles})
-    job = dask_engine.Job("fit", read, None, (), (), schedule, 1, np.dtype(float), 10**6)
-    first = job.features(0)
+    job = dask_engine.Job("fit", read, None, (), (), None, 1, np.dtype(float), 10**6)
+    first = job.features(tiles[0], (0, 0))
     expected = copy.deepcopy(first)
-    job.features(1)
+    job.features(tiles[1], (0, 1))
     assert np.array_equal(first, expected)
-    assert np.array_equal(job.features(0), expected)
+    assert np.array_equal(job.features(tiles[0], (0, 0)), expected)

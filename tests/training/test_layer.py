@@ -369,7 +369,7 @@ def test_input_is_read_once_and_in_the_order_in_which_it_lies(n, monkeypatch):
 
 def test_a_schedule_numbers_tiles_over_all_blocks():
     labels = data()[1]
-    schedule = Schedule.of(driver.make_plan(RECIPE.build(labels), 50), 20)
+    schedule = Schedule(driver.make_plan(RECIPE.build(labels), 50), 20)
     assert len(schedule.blocks) == 5
     assert schedule.samples == [len(tile.rows) for tiles in schedule.blocks for tile in tiles]
     assert sorted(np.concatenate([tile.rows for tile in schedule.tiles])) == list(range(N))

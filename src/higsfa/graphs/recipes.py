@@ -353,7 +353,7 @@ def check_weights(sample_weight: Any, n: int) -> np.ndarray:
     array([2., 1., 1.])
     """
     if sample_weight is None:
-        return np.ones(n)
+        return np.broadcast_to(1.0, n)  # no memory for what is the same for all
     if isinstance(sample_weight, np.ma.MaskedArray):
         raise TypeError("sample_weight is a masked array, and its mask would be ignored: fill it first")
     weights = np.array(sample_weight, dtype=np.float64)  # the user may change the array

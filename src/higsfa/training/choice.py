@@ -71,7 +71,7 @@ def choose_options(
     found: list[HeldOut | None] = [None] * len(plans)
     is_single = sum(plan.options.learns for plan in plans) == 1
     rows = tile_size(plans, plans[0].n_below, dtype.itemsize)
-    schedules = [Schedule.of(make_plan(half.graph, NETWORK_BLOCK), rows) for half in halves]
+    schedules = [Schedule(make_plan(half.graph, NETWORK_BLOCK), rows) for half in halves]
     with ExitStack() as stack:
         train, test = setups = [
             _enter(stack, plans, schedule, half.samples.dtype, dtype, limit=limit, n_jobs=n_jobs, spill=spill)

@@ -14,7 +14,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from higsfa.core.node.frontend import Frontend
 from higsfa.core.sums.accumulate import NodeSums
 from higsfa.core.sums.sums import Sums, Tree, merge
+from higsfa.core.sums.tile import Plan, Tile
 from higsfa.training.gather import first_shifts, gather
 from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, statistics_of, train_nodes
 from higsfa.training.runner import Runner, one_blas_thread, one_by_one
@@ -43,6 +44,7 @@ class Job:
     ----------
     fit : names the fit, for what workers keep between passes.
     read : rows of the data by number; must be picklable.
+    schedule : of no block; tasks get the plan of theirs.
     keep_bytes : what a worker may hold of the features below, so that later passes need not compute them again.
     """
 
@@ -56,15 +58,15 @@ class Job:
     dtype: np.dtype[Any]
     keep_bytes: int
 
-    def features(self, t: int) -> Block:
-        """Features of the layer below for a tile, from what the worker holds or from the rows."""
-        known, block = HELD.find(self.fit, t, len(self.below))
+    def features(self, tile: Tile, place: tuple[int, int]) -> Block:
+        """Features of the layer below for a tile of a block, from what the worker holds or from the rows."""
+        known, block = HELD.find(self.fit, place, len(self.below))
         if block is None:
-            block = feature_major(self.read(self.schedule.tiles[t].rows), self.channels)
+            block = feature_major(self.read(tile.rows), self.channels)
         for layer in self.below[known:]:
             block = layer.encode(block, self.dtype, one_by_one)
             block = round_block(block) if self.schedule.short else block
-        HELD.put(self.fit, t, len(self.below), block, self.keep_bytes)
+        HELD.put(self.fit, place, len(self.below), block, self.keep_bytes)
         return block
 
     def start(self, p: int, shift: Floats) -> NodeSums:
@@ -79,7 +81,7 @@ class Held:
     """
 
     def __init__(self) -> None:
-        self._blocks: dict[tuple[str, int], tuple[int, Block]] = {}
+        self._blocks: dict[tuple[str, Any], tuple[int, Block]] = {}
         self._ended: deque[str] = deque(maxlen=1000)
         self._lock = threading.Lock()  # a worker may have several threads
 
@@ -87,13 +89,13 @@ class Held:
     def n_bytes(self) -> int:
         return sum(block.nbytes for _, block in self._blocks.values())
 
-    def find(self, fit: str, t: int, depth: int) -> tuple[int, Block | None]:
+    def find(self, fit: str, t: Any, depth: int) -> tuple[int, Block | None]:
         """What there is of a tile that has gone through at most `depth` layers, and through how many it has."""
         with self._lock:
             found, block = self._blocks.get((fit, t), (0, None))
             return (found, block) if found <= depth else (0, None)
 
-    def put(self, fit: str, t: int, depth: int, block: Block, most: int) -> None:
+    def put(self, fit: str, t: Any, depth: int, block: Block, most: int) -> None:
         """Hold features that have gone through `depth` layers in place of others of the tile, in `most` bytes at most.
 
         If they do not fit, features that other fits have left behind are dropped, such as those of a client that died.
@@ -123,29 +125,29 @@ def _forget(fit: str) -> None:
     HELD.forget(fit)
 
 
-def _shifts(job: Job) -> list[Floats]:
-    """The shift of every node, from the first tile."""
+def _shifts(job: Job, plan: Plan, block: int) -> list[Floats]:
+    """The shift of every node, from the first tile, which is that of this block."""
     with one_blas_thread():
-        first, index = job.features(0), job.plan.fields.index
+        tile = next(plan.tiles(block, job.schedule.rows))
+        first, index = job.features(tile, (block, 0)), job.plan.fields.index
         shifts = first_shifts(
             len(index), job.plan.shared, job.frontends, lambda p: field_of(first, index[p]), job.dtype
         )
         return [shifts(p) for p in range(len(index))]
 
 
-def _fold(job: Job, shifts: list[Floats], block: int) -> list[Sums]:
+def _fold(job: Job, shifts: list[Floats], plan: Plan, block: int) -> list[Sums]:
     """The sums of all nodes over one block."""
     index = job.plan.fields.index
     nodes = [job.start(p, shift) for p, shift in enumerate(shifts)]
-    begin = sum(len(tiles) for tiles in job.schedule.blocks[:block])
 
-    def fields(t: int) -> Callable[[int], Any]:
-        features = job.features(t)
+    def fields(t: int, tile: Tile) -> Callable[[int], Any]:
+        features = job.features(tile, (block, t))
         return lambda p: field_of(features, index[p])
 
     with one_blas_thread(), np.errstate(all="ignore"):
-        tiles = job.schedule.blocks[block]
-        gather(nodes, [(0, ((tile, fields(t)) for t, tile in enumerate(tiles, begin)))])
+        tiles = plan.tiles(block, job.schedule.rows)
+        gather(nodes, [(0, ((tile, fields(t, tile)) for t, tile in enumerate(tiles)))])
         return [node.tree.total() for node in nodes]
 
 
@@ -174,11 +176,17 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class DaskGathering:
-    """A pass on the workers of a cluster."""
+    """A pass on the workers of a cluster.
+
+    Attributes
+    ----------
+    blocks : the plan of every block that has samples, on its worker, by its number.
+    """
 
     client: Any
     plan: LayerPlan
     schedule: Schedule
+    blocks: dict[int, Any]
     dtype: np.dtype[Any]
     read: Callable[[NDArray[np.intp]], NDArray[Any]]
     below: tuple[TrainedLayer, ...]
@@ -207,16 +215,13 @@ class DaskGathering:
             warnings.filterwarnings("ignore", message="Sending large graph")
             held = self._submit(_same, job)
             work = self._submit(_same, reduce)
-        shifts = self._submit(_shifts, held)
-        workers = sorted(self.client.scheduler_info()["workers"])
+        begin = min(self.blocks)
+        shifts = self._submit(_shifts, held, self.blocks[begin], begin)
+        workers = workers_of(self.client)
         tree = Tree(lambda a, b: self._submit(_merge, a, b))
-        for block, tiles in enumerate(self.schedule.blocks):
-            if not tiles:
-                continue
-            # The same worker sees the same block in every pass, if it lives: it may hold its features.
-            home = {"workers": [workers[block % len(workers)]], "allow_other_workers": True} if workers else {}
-            leaf = self._submit(_fold, held, shifts, block, **home)
-            steps = n * len(tiles) if plan is self.plan else 0  # passes before it are not shown
+        for block, own in self.blocks.items():
+            leaf = self._submit(_fold, held, shifts, own, block, **home_of(block, workers))
+            steps = n if plan is self.plan else 0  # passes before it are not shown
             leaf.add_done_callback(lambda _, steps=steps: self.on_node(steps))
             tree.add(block, leaf)
         total = tree.total()
@@ -229,7 +234,35 @@ class DaskGathering:
         return [add_fields(results)] if fold else results
 
     def _submit(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        return self.client.submit(function, *args, key=f"higsfa-{function.__name__}-{uuid.uuid4().hex}", **options)
+        return submit(self.client, function, *args, **options)
+
+
+def submit(client: Any, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return client.submit(function, *args, key=f"higsfa-{function.__name__}-{uuid.uuid4().hex}", **options)
+
+
+def workers_of(client: Any) -> list[str]:
+    return sorted(client.scheduler_info()["workers"])
+
+
+def home_of(block: int, workers: list[str]) -> dict[str, Any]:
+    """The same worker sees the same block in every pass, if it lives: it holds its plan, and may hold its features."""
+    return {"workers": [workers[block % len(workers)]], "allow_other_workers": True} if workers else {}
+
+
+def send_blocks(client: Any, schedule: Schedule) -> dict[int, Any]:
+    """What workers need to know of the samples of each block, to make its tiles; the client need not hold any."""
+    workers, plan = workers_of(client), schedule.plan
+    sent: dict[int, Any] = {}
+    whole: Any = None  # of graphs along an order, all blocks have the same
+    for block in range(plan.n_blocks):
+        own = plan.only(range(block, block + 1))
+        if next(own.tiles(block, schedule.rows), None) is None:
+            continue
+        if own is plan:
+            whole = submit(client, _same, plan) if whole is None else whole
+        sent[block] = whole if own is plan else submit(client, _same, own, **home_of(block, workers))
+    return sent
 
 
 @contextmanager
@@ -287,18 +320,21 @@ def _train_layers(
 ) -> list[TrainedLayer]:
     layers: list[TrainedLayer] = []
     means = None
-    n_workers = max(1, len(client.scheduler_info()["workers"]))
+    n_workers = max(1, len(workers_of(client)))
+    blocks = send_blocks(client, schedule)
+    schedule = replace(schedule, plan=schedule.plan.only(range(0)))
     for k, plan in enumerate(plans):
-        on_node = on_layer(k, plan.n_trained * len(schedule.tiles))
+        on_node = on_layer(k, plan.n_trained * len(blocks))
         layer = None if checkpoint is None else checkpoint.load_layer(k, plan)
         if layer is None:
             below, keep = tuple(layers), limit // n_workers
-            gather = DaskGathering(client, plan, schedule, dtype, read, below, plans[0].width, keep, fit, on_node)
+            given = dtype, read, below, plans[0].width, keep, fit, on_node
+            gather = DaskGathering(client, plan, schedule, blocks, *given)
             layer = train_nodes(gather, means)
             if checkpoint is not None:
                 checkpoint.save_layer(k, layer)
         else:
-            on_node(plan.n_trained * len(schedule.tiles))
+            on_node(plan.n_trained * len(blocks))
         layers.append(layer)
         means = layer.output_means
     return layers

@@ -164,7 +164,7 @@ class Progress:
     ) -> LayerStatistics:
         """Sums of the present round over the samples of a party, in double precision; options as of `set_up`."""
         plans = [replace(plan, rounding=rounding) for plan in self.plans[: self.layer]]
-        schedule = Schedule.of(summation.plan, tile_size(plans, plans[0].n_below, DOUBLE.itemsize))
+        schedule = Schedule(summation.plan, tile_size(plans, plans[0].n_below, DOUBLE.itemsize))
         with set_up(plans, schedule, input_dtype, DOUBLE, **options) as setup:
             features = setup.inputs(read)
             for k, layer in enumerate(self.trained):

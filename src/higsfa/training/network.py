@@ -63,8 +63,8 @@ def train_network(
     spill : folder for features that do not fit in memory, None to choose one, False for none.
     checkpoint : where to leave what is finished, and to go on from.
     """
-    schedule = Schedule.of(make_plan(graph, NETWORK_BLOCK), tile_size(plans, plans[0].n_below, dtype.itemsize))
-    schedule = replace(schedule, short=are_short(plans, sum(schedule.samples), dtype.itemsize))
+    rows, short = tile_size(plans, plans[0].n_below, dtype.itemsize), are_short(plans, graph.n_samples, dtype.itemsize)
+    schedule = Schedule(make_plan(graph, NETWORK_BLOCK), rows, short)
     if engine == "dask":
         with cluster_client(client, n_jobs) as cluster:
             return train_on_dask(

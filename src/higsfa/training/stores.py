@@ -60,16 +60,21 @@ READ_ROWS = 1024
 class Schedule:
     """The tiles of a plan, cut once for all layers, block by block.
 
-    `short` tells that features are rounded to 16 bits, row by row of a tile, before the next layer reads them.
+    Attributes
+    ----------
+    plan : blocks.
+    rows : most samples in a tile.
+    short : whether features are rounded to 16 bits, row by row of a tile, before the next layer reads them.
     """
 
     plan: Plan
-    blocks: tuple[tuple[Tile, ...], ...]
+    rows: int
     short: bool = False
 
-    @classmethod
-    def of(cls, plan: Plan, rows: int) -> Schedule:
-        return cls(plan, tuple(tuple(plan.tiles(b, rows)) for b in range(plan.n_blocks)))
+    @cached_property
+    def blocks(self) -> tuple[tuple[Tile, ...], ...]:
+        """The tiles of every block, made when they are asked for: workers of a cluster make their own."""
+        return tuple(tuple(self.plan.tiles(b, self.rows)) for b in range(self.plan.n_blocks))
 
     @cached_property
     def tiles(self) -> list[Tile]:

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from higsfa.core.graph.codes import code_type, count_codes, look_up
 from higsfa.core.graph.edges import ChainEdges, GroupEdges, LowRankEdges, SparseEdges, chain, orthonormal
 from higsfa.core.graph.graph import Part, TrainingGraph
 from higsfa.core.graph.labels import as_labels, missing
@@ -138,10 +139,10 @@ def _counted(is_cause: Any) -> str:
 
 def clustered(classes: Ints, n_classes: int, w: Floats, *, self_loops: bool, name: str) -> TrainingGraph:
     """All pairs within a class; v = 1 and degree 1. See `class_rates`."""
-    masses = np.bincount(classes + 1, w, minlength=n_classes + 1)[1:].astype(np.float64)  # class -1 is left out
+    masses = count_codes(classes, n_classes, w)
     kept, inverse = class_rates(masses, self_loops=self_loops, name=name)
     number = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
-    atoms = number.astype(np.int32).take(classes, mode="wrap")
+    atoms = look_up(number.astype(code_type(n_classes)), classes)
     absent = w == 0
     if absent.any():
         atoms[absent] = -1

@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.intp]
+from higsfa.core.graph.codes import count_codes, look_up
+
+Ints = NDArray[Any]
 
 ALIKE = "differ only in case or in blanks"
 HASH_BITS = 16
@@ -199,11 +201,12 @@ def _distinct_integers(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]] | None
     low, high = int(values.min()), int(values.max())
     if high - low > 4 * len(values):
         return None
-    # In arithmetic modulo 2^64 a difference is right whatever the type of the values.
-    offset = np.subtract(values, values.dtype.type(low), dtype=np.intp, casting="unsafe")
-    used = np.bincount(offset) > 0
+    # In arithmetic modulo a power of two a difference is right whatever the type of the values.
+    kind = np.dtype(np.int32 if high - low < 2**31 - 1 else np.intp)
+    offset = np.subtract(values, values.dtype.type(low), dtype=kind, casting="unsafe")
+    used = count_codes(offset, high - low + 1) > 0
     distinct = np.array([low + i for i in np.flatnonzero(used).tolist()], dtype=values.dtype)
-    return (offset if used.all() else (np.cumsum(used) - 1).take(offset)), distinct
+    return (offset if used.all() else look_up((np.cumsum(used) - 1).astype(kind), offset)), distinct
 
 
 def _distinct_by_bits(values: NDArray[Any]) -> tuple[Ints, NDArray[Any]] | None:

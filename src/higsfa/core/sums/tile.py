@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from higsfa.core.graph.codes import combine_codes, look_up
 from higsfa.core.graph.edges import AtomEdges, GroupEdges, LowRankEdges
 from higsfa.core.graph.graph import TrainingGraph
 
@@ -26,8 +27,6 @@ Ints = NDArray[np.intp]
 NO_FUNCTIONS: Floats = np.zeros((0, 0))
 MAX_LEVELS = 32
 """With more distinct sample weights than this, cells would be too small to be of use."""
-MAX_TABLE = 2**20
-"""Longest table of combinations of labels; beyond it, those that occur are found by sorting."""
 MIN_CELL = 64
 """Cells with fewer samples in a block share tiles, and pay for one product per weighting; fewer where that is dear."""
 
@@ -92,39 +91,6 @@ def reduce_weightings(roles: Floats) -> tuple[Floats, Floats]:
         mix[r, len(basis)] = unit = unit_of(role)
         basis.append(role / unit)
     return np.stack(basis), mix[:, : len(basis)]
-
-
-def combine_codes(codes: list[NDArray[Any]], sizes: list[int]) -> tuple[NDArray[Any], Ints, Ints]:
-    """Number the distinct combinations of several codings, each with codes -1 .. size - 2.
-
-    Returns
-    -------
-    joint : (N,) a code of the combination of each sample.
-    number : the number of the combination that has this code, for each code that occurs.
-    table : (codings, combinations) the codes of each combination.
-    """
-    joint = codes[0] + 1
-    table = np.arange(-1, sizes[0] - 1)[None]
-    for code, size in zip(codes[1:], sizes[1:], strict=True):
-        if table.shape[1] * size > min(MAX_TABLE, 2 * len(joint)):
-            number, table = _present(joint, table)
-            joint = number.take(joint)
-        span = table.shape[1] * size
-        joint = joint.astype(np.int32 if span < 2**31 else np.int64, copy=False)
-        joint *= size
-        joint += code
-        joint += 1
-        occurring = np.arange(span) if span <= MAX_TABLE else np.unique(joint)
-        if span > MAX_TABLE:
-            joint = np.searchsorted(occurring, joint)
-        table = np.concatenate([table[:, occurring // size], (occurring % size - 1)[None]])
-    return joint, *_present(joint, table)
-
-
-def _present(joint: NDArray[Any], table: Ints) -> tuple[Ints, Ints]:
-    """New numbers for the combinations that occur, and their codes."""
-    present = np.bincount(joint, minlength=table.shape[1]) > 0
-    return np.cumsum(present) - 1, table[:, present]
 
 
 TILE_BYTES = 2**24
@@ -324,6 +290,10 @@ class Plan(ABC):
     def tiles(self, block: int, rows: int) -> Iterator[Tile]:
         """Tiles of one block, of at most `rows` core samples each."""
 
+    def only(self, blocks: range) -> Plan:
+        """The plan with what the tiles of these blocks need; it may hold more."""
+        return self
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CellPlan(Plan):
@@ -335,6 +305,7 @@ class CellPlan(Plan):
     atom_rows: Ints  # (P, F) row of the group sums for each part, -1 for none
     sample_weight: Floats  # (F,)
     block: int
+    first: int = 0  # number of the first sample that fine, varying and functions tell of
     varying: Floats | None = None  # (N,) weights of samples that multiply those of their cells; None if all are 1
     weightings: tuple[Weighting, ...] = ()  # of each graph
 
@@ -394,7 +365,7 @@ class CellPlan(Plan):
             n_atoms=int(offsets[-1]) + len(functions),
             functions=functions,
             n_blocks=-(-graphs[0].n_samples // block),
-            fine=rank.astype(np.uint16 if len(order) < 2**16 else np.intp)[number].take(joint),
+            fine=look_up(rank.astype(np.uint16 if len(order) < 2**16 else np.intp)[number], joint),
             cell=np.concatenate([[0], np.cumsum(change)]),
             channels=channels,
             atom_rows=np.where((atoms >= 0) & (offsets[1:] > offsets[:-1])[:, None], atoms + offsets[:-1, None], -1),
@@ -403,8 +374,18 @@ class CellPlan(Plan):
             varying=varying,
         )
 
+    def only(self, blocks: range) -> CellPlan:
+        some = slice(blocks.start * self.block - self.first, blocks.stop * self.block - self.first)
+        return replace(
+            self,
+            fine=self.fine[some],
+            varying=None if self.varying is None else self.varying[some],
+            functions=self.functions[:, some],
+            first=blocks.start * self.block,
+        )
+
     def tiles(self, block: int, rows: int) -> Iterator[Tile]:
-        lo = block * self.block
+        lo = block * self.block - self.first
         fine = self.fine[lo : lo + self.block]
         order = np.argsort(fine, kind="stable")
         if self.varying is not None:
@@ -425,7 +406,10 @@ class CellPlan(Plan):
             yield self._tile(order[some], fine[some], borders - start, int(large.sum()), make_part)
 
     def _tile(self, rows: Ints, fine: Ints, borders: Ints, n_large: int, make_part: PartMaker) -> Tile:
-        """A tile of cells that end at `borders`, counted from its start; the last one holds all small cells."""
+        """A tile of cells that end at `borders`, counted from its start; the last one holds all small cells.
+
+        Rows are counted from the first sample of the plan.
+        """
         starts, lengths = find_segments(fine[1:] != fine[:-1], len(fine))
         weights = None if self.varying is None else self.varying[rows]
         totals = lengths.astype(np.float64) if weights is None else np.add.reduceat(weights, starts)
@@ -439,7 +423,7 @@ class CellPlan(Plan):
             if b > a:
                 parts.append(make_part(a, b, self.channels[:, fine[a] if number < n_large else fine[a:b]]))
         return Tile(
-            rows,
+            rows + self.first,
             len(rows),
             tuple(parts),
             starts,
