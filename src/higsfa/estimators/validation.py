@@ -6,10 +6,11 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from math import prod
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn import config_context, get_config
@@ -26,16 +27,6 @@ from higsfa.core.sums.accumulate import PILOT
 from higsfa.graphs import AutoGraph, GraphSum, SequenceGraph, as_recipe, check_weights
 from higsfa.training.sources import Array, MappedFile, Source, as_source, collected, is_chunked
 
-if TYPE_CHECKING:
-    CallbackSupportMixin: Any = object
-else:
-    try:
-        from sklearn.callback import CallbackSupportMixin
-    except ImportError:  # before scikit-learn 1.9
-
-        class CallbackSupportMixin: ...
-
-
 BUILT = "graph: a graph that is built has its sample_weight and groups already; pass them to recipe.build, not to fit"
 LABEL_KINDS: list[Any] = [dict, StrOptions(set(KINDS)), None]
 """What the parameter `label_kinds` may be."""
@@ -47,8 +38,32 @@ LAZY_PILOT = 64
 """Samples that are looked at beforehand where reading them takes work."""
 
 
-class Estimator(CallbackSupportMixin, BaseEstimator):
-    """An estimator whose HTML form links to our pages, and which takes callbacks where scikit-learn has them."""
+class Callbacks:
+    """What scikit-learn's own mixin for callbacks does; its module takes long to import, so not before it is used."""
+
+    def set_callbacks(self, *callbacks: Any) -> Any:
+        """Set callbacks, which are told how far a fit is.
+
+        Parameters
+        ----------
+        *callbacks : callbacks of scikit-learn
+
+        Returns
+        -------
+        self
+        """
+        from sklearn.callback import CallbackSupportMixin
+
+        return CallbackSupportMixin.set_callbacks(self, *callbacks)
+
+    def _init_callback_context(self, **task: Any) -> Any:
+        from sklearn.callback import CallbackSupportMixin
+
+        return CallbackSupportMixin._init_callback_context(self, **task)
+
+
+class Estimator(Callbacks if find_spec("sklearn.callback") else object, BaseEstimator):  # type: ignore[misc]
+    """An estimator whose HTML form links to our pages, and which takes callbacks where scikit-learn has them (1.9)."""
 
     def _get_doc_link(self) -> str:
         address = docs_address()
