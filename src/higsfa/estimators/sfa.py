@@ -15,7 +15,7 @@ from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators.choice import add_folds, divide, subset
 from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
 from higsfa.estimators.recordings import OverRecordings, Recordings, Series, averaged, missing_rows, with_past
-from higsfa.estimators.stream import StreamEstimator, exact, is_harmless
+from higsfa.estimators.stream import StreamEstimator, exact
 from higsfa.estimators.validation import (
     LAG,
     assign,
@@ -23,6 +23,7 @@ from higsfa.estimators.validation import (
     check_out,
     dask_transform,
     fit_task,
+    is_harmless,
     product_dtype,
     unchanged_on_error,
     warn_if_recording,

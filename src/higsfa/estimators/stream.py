@@ -13,7 +13,14 @@ import numpy as np
 
 from higsfa.core.expansion.expansion import as_expansion
 from higsfa.estimators.node import NodeEstimator
-from higsfa.estimators.validation import assert_finite, check_data, report_not_finite, unchanged_on_error
+from higsfa.estimators.validation import (
+    assert_finite,
+    check_data,
+    is_harmless,
+    is_plain,
+    report_not_finite,
+    unchanged_on_error,
+)
 from higsfa.training.gather import NodeData
 from higsfa.training.sources import Array as ArraySource
 from higsfa.training.sources import Source, as_source
@@ -68,7 +75,7 @@ class StreamEstimator(NodeEstimator):
         """Samples of a batch, as an array, or as a source where they are read piece by piece; whether they were looked
         at and are harmless."""
         is_first = not hasattr(self, "n_features_in_")
-        if not is_first and self._is_plain(X) and (not look or is_harmless(X)):
+        if not is_first and is_plain(self, X) and (not look or is_harmless(X)):
             return X, look
         source = check_data(self, X, reset=is_first, look=None if look else False)
         if not isinstance(source, ArraySource):
@@ -76,11 +83,6 @@ class StreamEstimator(NodeEstimator):
         if is_first and look:  # later ones were looked at
             assert_finite(self, source.X)
         return source.X, False
-
-    def _is_plain(self, X: Any) -> bool:
-        """Whether a batch is an array of numbers as it should be: most are, and then no further check is needed."""
-        is_array = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float64, np.float32) and len(X) > 0
-        return bool(is_array and X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_"))
 
     def _take_in(self, batch: dict[str, Any], forgetting: float, is_looked_at: bool = False) -> None:
         """Add a batch, of which `is_looked_at` says that it is harmless; features are worked out when asked for.
@@ -180,15 +182,6 @@ def most_rows(n_features: int) -> int:
     """Samples with so many features that may wait."""
     few, most = FEW_VALUES // n_features, MAX_VALUES // n_features
     return max(min(2 * MAX_ROWS, few), min(MAX_ROWS, most))
-
-
-def is_harmless(X: np.ndarray) -> bool:
-    """Whether all numbers are finite and below 1e9, as one product tells; False if that is not certain."""
-    if X.dtype.kind != "f":
-        return bool(np.abs(X).max(initial=0) <= 1e9)
-    with np.errstate(all="ignore"):
-        flat = X.reshape(-1)
-        return bool(flat @ flat < 1e18)
 
 
 def joined(batches: tuple[dict[str, Any], ...], key: str) -> Any:

@@ -218,6 +218,22 @@ def read_features(Y: Any, **options: Any) -> np.ndarray:
         return check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y", **options)
 
 
+def is_plain(estimator: Any, X: Any) -> bool:
+    """Whether X is an array of numbers as it should be: most are, and then scikit-learn need not look at it."""
+    is_array = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float64, np.float32) and len(X) > 0
+    known = getattr(estimator, "n_features_in_", None)
+    return bool(is_array and X.shape[1] == known and not hasattr(estimator, "feature_names_in_"))
+
+
+def is_harmless(X: np.ndarray) -> bool:
+    """Whether all numbers are finite and below 1e9, as one product tells; False if that is not certain."""
+    if X.dtype.kind != "f":
+        return bool(np.abs(X).max(initial=0) <= 1e9)
+    with np.errstate(all="ignore"):
+        flat = X.ravel(order="K")
+        return bool(flat @ flat < 1e18)
+
+
 def check_data(
     estimator: BaseEstimator,
     X: Any,
@@ -234,6 +250,8 @@ def check_data(
     When fitting, NaN and infinity are found afterwards, from the sums, which is free; see `report_not_finite`. Only
     samples of weight 0 have to be looked at; see `check_left_out`.
     """
+    if not reset and is_plain(estimator, X) and (look is False or (X.flags.forc and is_harmless(X))):
+        return as_source(X)
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X is a masked array, and its mask would be ignored: fill it first")
     if not isinstance(X, np.ndarray) or X.dtype.kind in "OSU":
@@ -319,7 +337,7 @@ def batches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
     """The whole source in order, `rows` samples at a time."""
     for lo in range(0, len(source), rows):
         hi = min(lo + rows, len(source))
-        yield slice(lo, hi), source.take(np.arange(lo, hi))
+        yield slice(lo, hi), source.between(lo, hi) if isinstance(source, Array) else source.take(np.arange(lo, hi))
 
 
 @contextmanager
