@@ -26,10 +26,8 @@ from higsfa.training.sources import Array as ArraySource
 from higsfa.training.sources import Source, as_source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
 
-MAX_ROWS, MAX_VALUES = 8192, 2**22
-"""Samples that wait: enough that their sums cost little more than their products, and no more memory than a tile."""
-FEW_VALUES = 2**19
-"""Twice as many samples wait if they have no more values: copying them costs less than summing batch by batch."""
+MAX_ROWS, MAX_VALUES = 16384, 2**22
+"""Samples that wait, and values in them: as many as are summed in a block, and no more memory than a tile."""
 TAIL = 64
 """Rows of memory for samples that were summed before, and that edges of those that wait reach back to."""
 
@@ -180,8 +178,7 @@ def _param_names(cls: type) -> tuple[str, ...]:
 
 def most_rows(n_features: int) -> int:
     """Samples with so many features that may wait."""
-    few, most = FEW_VALUES // n_features, MAX_VALUES // n_features
-    return max(min(2 * MAX_ROWS, few), min(MAX_ROWS, most))
+    return min(MAX_ROWS, MAX_VALUES // n_features)
 
 
 def joined(batches: tuple[dict[str, Any], ...], key: str) -> Any:
