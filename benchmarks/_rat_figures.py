@@ -9,11 +9,12 @@ import numpy as np
 
 NAMES = {
     "hisfa": "HiSFA",
-    "hisfa16": "HiSFA, 16 slow features",
+    "hisfa6": "HiSFA, 6 slow features in both steps",
+    "hisfa16": "HiSFA, 16 slow features in both steps",
     "hsfa": "HSFA",
     "sfa": "quadratic SFA on 32 principal components",
 }
-COLOURS = {"hisfa": "#1f5fa8", "hisfa16": "#4aa3a0", "hsfa": "#e08a1e", "sfa": "0.5"}
+COLOURS = {"hisfa": "#1f5fa8", "hisfa6": "#9cc3e6", "hisfa16": "#4aa3a0", "hsfa": "#e08a1e", "sfa": "0.5"}
 DPI = 90
 
 
