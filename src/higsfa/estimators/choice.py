@@ -35,6 +35,8 @@ Division = tuple[Statistics, Statistics]
 """Statistics of the samples that features are trained on, and of those that they are judged by."""
 Gathered = tuple[Sums, np.ndarray, Frontend, float]
 """Sums, shift, frontend and precision."""
+MAX_SAMPLES = 5_000
+"""Most samples of each half."""
 MAX_BYTES = 2**31
 """Sums of all folds are gathered in one pass as long as they take no more memory."""
 
@@ -131,7 +133,7 @@ def copies_together(source: Source, groups: Any) -> Any:
 
 def find_halves(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any) -> tuple[Half, Half] | None:
     """Two halves of the samples, or two parts of MAX_SAMPLES, for a settled recipe; None if there are too few."""
-    from higsfa.training.choice import MAX_SAMPLES, Half  # here, as single nodes need not wait for networks
+    from higsfa.training.choice import Half  # here, as single nodes need not wait for networks
 
     n = len(source)
     fold = divide(recipe, y, w, copies_together(source, groups), max(2, -(-n // MAX_SAMPLES)))
