@@ -40,7 +40,7 @@ N_PCA, PCA_FRAMES = 32, 4000
 BINS = (27, 17)  # of maps of the box: squares of 0.1
 N_ANGLES = 36
 METHODS = ("hisfa", "hsfa", "sfa")
-"""If asked for, also HiSFA with other numbers of slow features in the two steps of a node: "hisfa6", "hisfa0-32"."""
+"""If asked for, also HiSFA with other numbers of slow features: "hisfa6", "hisfa0-32", "hisfa0-32-0-32-16-32"."""
 
 
 # --- what is measured ---
@@ -145,7 +145,7 @@ def train(method: str, size: int, movement: dict[str, float], jobs: int, work: P
     options: dict[str, Any] = {"n_jobs": jobs, "memory_limit": "6 GiB"}
     numbers = [int(number) for number in method.removeprefix("hisfa").split("-") if number.isdigit()]
     if numbers:
-        options["n_slow"] = (numbers[0], numbers[-1])
+        options["n_slow"] = numbers if len(numbers) > 1 else numbers[0]
     make = Direct if method == "sfa" else presets.rat_hsfa if method == "hsfa" else presets.rat_hisfa
     model: Any = make(**({} if method == "sfa" else options))
     wall, cpu = time.perf_counter(), time.process_time()

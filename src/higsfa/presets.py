@@ -216,21 +216,17 @@ _RAT_FIELDS = [((8, 10), (4, 5)), ((6, 14), (3, 7)), ((2, 8), (1, 1))]  # height
 
 
 def _rat_layers(n_slow: Sequence[int | None], n_fields: Sequence[int | None]) -> list[Layer]:
-    """Three levels of nodes, each linear to 32 features and then quadratic to 32; the lower two share weights.
-
-    The last step has nothing above it that would need other information: all of its features are slow.
-    """
-    layers, (linear, quadratic) = [], n_slow
+    """Three levels of nodes, each linear to 32 features and then quadratic to 32; the lower two share weights."""
+    layers, numbers = [], iter(n_slow)
     for (field, stride), some in zip(_RAT_FIELDS, [*n_fields, None], strict=True):
         own: dict[str, Any] = {"shared": stride != (1, 1), "n_fields": some}
-        layers.append(Layer(field, stride, 32, expansion="identity", n_slow=linear, **own))
-        layers.append(Layer((1, 1), (1, 1), 32, expansion="identity | quadratic", n_slow=quadratic, **own))
-    layers[-1].n_slow = None if quadratic is None else 32
+        layers.append(Layer(field, stride, 32, expansion="identity", n_slow=next(numbers), **own))
+        layers.append(Layer((1, 1), (1, 1), 32, expansion="identity | quadratic", n_slow=next(numbers), **own))
     return layers
 
 
 def rat_hisfa(
-    n_slow: int | tuple[int, int] = (6, 32), n_fields: Sequence[int | None] = (None, None), **params: Any
+    n_slow: int | Sequence[int] = (6, 32), n_fields: Sequence[int | None] = (None, None), **params: Any
 ) -> HiSFA:
     """The journal's network for the views of a rat in a box (:func:`higsfa.datasets.make_rat_views`).
 
@@ -239,9 +235,10 @@ def rat_hisfa(
 
     Parameters
     ----------
-    n_slow : int or two of int, default=(6, 32)
+    n_slow : int, or two or six of int, default=(6, 32)
         Slow features, of 32, of the linear and of the quadratic step of every node; a single number for both. The very
-        last step has 32 in any case. Why these are the default is told in ``docs/rat.md``.
+        last step has 32 in any case, as nothing above it needs other information. Six numbers are those of all steps.
+        Why these are the default is told in ``docs/rat.md``.
     n_fields : two of int or None, default=(None, None)
         Fields that the shared nodes of the first and the second level are trained on, of 567 and 16; None for all. Some
         are enough where there are many frames; see ``docs/rat.md``.
@@ -262,8 +259,11 @@ def rat_hisfa(
         6          1x1    1x1     1x1  40x320      32       560   32
     (nodes: ...)
     """
-    both = (n_slow, n_slow) if isinstance(n_slow, int) else n_slow
-    return HiSFA(_rat_layers(both, n_fields), **{"input_shape": (40, 320, 3), **params})
+    numbers = [n_slow, n_slow] if isinstance(n_slow, int) else list(n_slow)
+    numbers = [*numbers, *numbers, numbers[0], 32] if len(numbers) == 2 else numbers
+    if len(numbers) != 6:
+        raise ValueError(f"n_slow must be a number, or two or six of them, got {n_slow!r}")
+    return HiSFA(_rat_layers(numbers, n_fields), **{"input_shape": (40, 320, 3), **params})
 
 
 def rat_hsfa(n_fields: Sequence[int | None] = (None, None), **params: Any) -> HSFA:
@@ -276,7 +276,7 @@ def rat_hsfa(n_fields: Sequence[int | None] = (None, None), **params: Any) -> HS
     >>> type(net).__name__, net.input_shape, net.layers[0].n_fields
     ('HSFA', (40, 320, 3), 40)
     """
-    return HSFA(_rat_layers((None, None), n_fields), **{"input_shape": (40, 320, 3), **params})
+    return HSFA(_rat_layers([None] * 6, n_fields), **{"input_shape": (40, 320, 3), **params})
 
 
 def photographs(input_shape: Any = (64, 64), graph: Any = "auto", **params: Any) -> Any:
