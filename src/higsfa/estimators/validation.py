@@ -62,7 +62,7 @@ class Callbacks:
         return CallbackSupportMixin._init_callback_context(self, **task)
 
 
-class Estimator(Callbacks if find_spec("sklearn.callback") else object, BaseEstimator):  # type: ignore[misc]
+class Estimator(*([Callbacks] if find_spec("sklearn.callback") else []), BaseEstimator):  # type: ignore[misc]
     """An estimator whose HTML form links to our pages, and which takes callbacks where scikit-learn has them (1.9)."""
 
     def _get_doc_link(self) -> str:
