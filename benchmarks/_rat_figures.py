@@ -9,11 +9,12 @@ import numpy as np
 
 NAMES = {
     "hisfa": "HiSFA",
-    "hisfa16": "HiSFA, 16 slow features",
+    "hisfa6": "HiSFA, 6 slow features in both steps",
+    "hisfa16": "HiSFA, 16 slow features in both steps",
     "hsfa": "HSFA",
     "sfa": "quadratic SFA on 32 principal components",
 }
-COLOURS = {"hisfa": "#1f5fa8", "hisfa16": "#4aa3a0", "hsfa": "#e08a1e", "sfa": "0.5"}
+COLOURS = {"hisfa": "#1f5fa8", "hisfa6": "#9cc3e6", "hisfa16": "#4aa3a0", "hsfa": "#e08a1e", "sfa": "0.5"}
 DPI = 90
 
 
@@ -85,7 +86,7 @@ def curve(folder: Path, rows: dict[str, Any], theory: Any) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, LogLocator
 
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    figure = Figure(figsize=(9, 4.0), layout="constrained")
     for ax, n in zip(figure.subplots(1, 2), (6, 32), strict=True):
         for method, name in NAMES.items():
             sizes = sorted(
@@ -104,5 +105,5 @@ def curve(folder: Path, rows: dict[str, Any], theory: Any) -> None:
         ax.set(xlabel="frames of training", title=f"mean Delta of the first {n} features")
         ax.title.set_fontsize(10)
     ax.plot([], [], ":", color="0.3", label="on the training walk")
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, fontsize=8)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     _save(figure, folder, "curve")

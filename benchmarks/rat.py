@@ -39,7 +39,8 @@ DIRECTION_SIZE = 2500
 N_PCA, PCA_FRAMES = 32, 4000
 BINS = (27, 17)  # of maps of the box: squares of 0.1
 N_ANGLES = 36
-METHODS = ("hisfa", "hisfa16", "hsfa", "sfa")
+METHODS = ("hisfa", "hsfa", "sfa")
+"""If asked for, also HiSFA with other numbers of slow features: "hisfa6", "hisfa0-32", "hisfa0-32-0-32-16-32"."""
 
 
 # --- what is measured ---
@@ -141,10 +142,12 @@ def train(method: str, size: int, movement: dict[str, float], jobs: int, work: P
     """Train on a walk, look at another one; features of the test walk are kept for figures."""
     views, walk = make_rat_views(size, 0, box=BOX, lazy=True, **movement)
     unseen, there = make_rat_views(N_TEST, 1, box=BOX, lazy=True, **movement)
-    options: dict[str, Any] = {"n_jobs": jobs, "memory_limit": "4 GiB"}
-    if method == "hisfa16":
-        options["n_slow"] = 16
-    model: Any = Direct() if method == "sfa" else getattr(presets, f"rat_{method.removesuffix('16')}")(**options)
+    options: dict[str, Any] = {"n_jobs": jobs, "memory_limit": "6 GiB"}
+    numbers = [int(number) for number in method.removeprefix("hisfa").split("-") if number.isdigit()]
+    if numbers:
+        options["n_slow"] = numbers if len(numbers) > 1 else numbers[0]
+    make = Direct if method == "sfa" else presets.rat_hsfa if method == "hsfa" else presets.rat_hisfa
+    model: Any = make(**({} if method == "sfa" else options))
     wall, cpu = time.perf_counter(), time.process_time()
     model.fit(views)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

@@ -315,7 +315,11 @@ def test_the_networks_of_the_rat_are_three_levels_of_two_steps(name, kind):
     assert [layer.stride for layer in net.layers[:4:2]] == [(4, 5), (3, 7)]
 
 
-def test_the_rat_keeps_six_slow_features_below_the_top():
-    assert [layer.n_slow for layer in presets.rat_hisfa().layers] == [6] * 5 + [32]
+def test_the_rat_keeps_six_slow_features_in_linear_steps():
+    assert [layer.n_slow for layer in presets.rat_hisfa().layers] == [6, 32] * 3
+    assert [layer.n_slow for layer in presets.rat_hisfa(n_slow=(3, 9)).layers] == [3, 9, 3, 9, 3, 32]
+    assert [layer.n_slow for layer in presets.rat_hisfa(n_slow=range(6)).layers] == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(ValueError, match="two or six"):
+        presets.rat_hisfa(n_slow=(1, 2, 3))
     assert [layer.n_slow for layer in presets.rat_hisfa(n_slow=4).layers] == [4] * 5 + [32]
     assert [layer.n_fields for layer in presets.rat_hsfa(n_fields=(64, 8)).layers] == [64, 64, 8, 8, None, None]

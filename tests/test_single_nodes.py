@@ -361,7 +361,7 @@ def test_a_single_node_waits_for_nothing_that_only_networks_and_files_need():
     program = """
 import sys
 from higsfa import GSFA, SFA
-heavy = "pydantic", "PIL", "safetensors", "sklearn.model_selection", "sklearn.metrics"
+heavy = "pydantic", "PIL", "rich", "safetensors", "sklearn.model_selection", "sklearn.metrics", "higsfa.training.layer"
 print(*(name for name in heavy if name in sys.modules))
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)

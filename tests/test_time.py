@@ -221,6 +221,24 @@ def test_any_batches_are_one_fit(params, weighted, size, monkeypatch):
         assert_same_model(SFA(2, **params).fit_from_statistics(added), whole)
 
 
+@pytest.mark.parametrize("lag", [1, 70])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_batches_of_any_sizes_wait_in_memory_that_is_used_again(lag, dtype, monkeypatch):
+    """Longer tails than there is room for, batches too large to wait, and an array that the user fills anew."""
+    monkeypatch.setattr("higsfa.estimators.stream.MAX_ROWS", 40)
+    Z = signal(700, 3).astype(dtype)
+    model, buffer, lo = SFA(2, lag=lag), np.empty_like(Z), 0
+    for size in (5, 10, 10, 10, 90, 3, 3, 60, 1, 200, 9, 12, 12, 12, 263):
+        given = buffer[:size]
+        given[...] = Z[lo : lo + size]
+        model.partial_fit(given)
+        given[...], lo = np.nan, lo + size
+    assert lo == len(Z)
+    whole = SFA(2, lag=lag).fit(Z)
+    atol = 1e-10 if dtype == np.float64 else 1e-5
+    np.testing.assert_allclose(model.delta_values_, whole.delta_values_, atol=atol)
+
+
 def test_forgetting_weights_pairs_by_their_age():
     """A transition belongs to the batch of its later sample."""
     model = SFA(lag=[1, 2])

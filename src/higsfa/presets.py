@@ -215,30 +215,30 @@ def qhsfa_1d(n_inputs: int, k: int = 8, **params: Any) -> HSFA:
 _RAT_FIELDS = [((8, 10), (4, 5)), ((6, 14), (3, 7)), ((2, 8), (1, 1))]  # height, width
 
 
-def _rat_layers(n_slow: int | None, n_fields: Sequence[int | None]) -> list[Layer]:
-    """Three levels of nodes, each linear to 32 features and then quadratic to 32; the lower two share weights.
-
-    The last step has nothing above it that would need other information: all of its features are slow.
-    """
-    layers = []
+def _rat_layers(n_slow: Sequence[int | None], n_fields: Sequence[int | None]) -> list[Layer]:
+    """Three levels of nodes, each linear to 32 features and then quadratic to 32; the lower two share weights."""
+    layers, numbers = [], iter(n_slow)
     for (field, stride), some in zip(_RAT_FIELDS, [*n_fields, None], strict=True):
-        own: dict[str, Any] = {"shared": stride != (1, 1), "n_fields": some, "n_slow": n_slow}
-        layers.append(Layer(field, stride, 32, expansion="identity", **own))
-        layers.append(Layer((1, 1), (1, 1), 32, expansion="identity | quadratic", **own))
-    layers[-1].n_slow = None if n_slow is None else 32
+        own: dict[str, Any] = {"shared": stride != (1, 1), "n_fields": some}
+        layers.append(Layer(field, stride, 32, expansion="identity", n_slow=next(numbers), **own))
+        layers.append(Layer((1, 1), (1, 1), 32, expansion="identity | quadratic", n_slow=next(numbers), **own))
     return layers
 
 
-def rat_hisfa(n_slow: int = 6, n_fields: Sequence[int | None] = (None, None), **params: Any) -> HiSFA:
+def rat_hisfa(
+    n_slow: int | Sequence[int] = (6, 32), n_fields: Sequence[int | None] = (None, None), **params: Any
+) -> HiSFA:
     """The journal's network for the views of a rat in a box (:func:`higsfa.datasets.make_rat_views`).
 
-    Every node is two layers here: linear to 32 features, then quadratic to 32. Both keep `n_slow` slow features and
-    what else is needed to rebuild their input; only the last step of all has 32 slow features.
+    Every node is two layers here: linear to 32 features, then quadratic to 32. The linear step keeps 6 slow features
+    and what else is needed to rebuild its input; the 32 features of the quadratic step are slow.
 
     Parameters
     ----------
-    n_slow : int, default=6
-        Slow features of every node.
+    n_slow : int, or two or six of int, default=(6, 32)
+        Slow features, of 32, of the linear and of the quadratic step of every node; a single number for both. The very
+        last step has 32 in any case, as nothing above it needs other information. Six numbers are those of all steps.
+        Why these are the default is told in ``docs/rat.md``.
     n_fields : two of int or None, default=(None, None)
         Fields that the shared nodes of the first and the second level are trained on, of 567 and 16; None for all. Some
         are enough where there are many frames; see ``docs/rat.md``.
@@ -259,7 +259,11 @@ def rat_hisfa(n_slow: int = 6, n_fields: Sequence[int | None] = (None, None), **
         6          1x1    1x1     1x1  40x320      32       560   32
     (nodes: ...)
     """
-    return HiSFA(_rat_layers(n_slow, n_fields), **{"input_shape": (40, 320, 3), **params})
+    numbers = [n_slow, n_slow] if isinstance(n_slow, int) else list(n_slow)
+    numbers = [*numbers, *numbers, numbers[0], 32] if len(numbers) == 2 else numbers
+    if len(numbers) != 6:
+        raise ValueError(f"n_slow must be a number, or two or six of them, got {n_slow!r}")
+    return HiSFA(_rat_layers(numbers, n_fields), **{"input_shape": (40, 320, 3), **params})
 
 
 def rat_hsfa(n_fields: Sequence[int | None] = (None, None), **params: Any) -> HSFA:
@@ -272,7 +276,7 @@ def rat_hsfa(n_fields: Sequence[int | None] = (None, None), **params: Any) -> HS
     >>> type(net).__name__, net.input_shape, net.layers[0].n_fields
     ('HSFA', (40, 320, 3), 40)
     """
-    return HSFA(_rat_layers(None, n_fields), **{"input_shape": (40, 320, 3), **params})
+    return HSFA(_rat_layers([None] * 6, n_fields), **{"input_shape": (40, 320, 3), **params})
 
 
 def photographs(input_shape: Any = (64, 64), graph: Any = "auto", **params: Any) -> Any:

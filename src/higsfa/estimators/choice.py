@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import reduce
 from numbers import Integral
 from operator import add
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,15 +24,19 @@ from higsfa.core.sums.tile import CellPlan, Weighting
 from higsfa.graphs.label import CodeGraph, adds, gather_graph
 from higsfa.graphs.order import EdgeGraph, WindowGraph
 from higsfa.graphs.recipes import ClusteredGraph, GraphRecipe, SequenceGraph, _terms
-from higsfa.training.choice import MAX_SAMPLES, Half
 from higsfa.training.gather import NodeData
 from higsfa.training.sources import Source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
+
+if TYPE_CHECKING:
+    from higsfa.training.choice import Half
 
 Division = tuple[Statistics, Statistics]
 """Statistics of the samples that features are trained on, and of those that they are judged by."""
 Gathered = tuple[Sums, np.ndarray, Frontend, float]
 """Sums, shift, frontend and precision."""
+MAX_SAMPLES = 5_000
+"""Most samples of each half."""
 MAX_BYTES = 2**31
 """Sums of all folds are gathered in one pass as long as they take no more memory."""
 
@@ -129,6 +133,8 @@ def copies_together(source: Source, groups: Any) -> Any:
 
 def find_halves(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any) -> tuple[Half, Half] | None:
     """Two halves of the samples, or two parts of MAX_SAMPLES, for a settled recipe; None if there are too few."""
+    from higsfa.training.choice import Half  # here, as single nodes need not wait for networks
+
     n = len(source)
     fold = divide(recipe, y, w, copies_together(source, groups), max(2, -(-n // MAX_SAMPLES)))
     if fold is None:

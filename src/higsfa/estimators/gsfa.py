@@ -12,7 +12,7 @@ from higsfa.core.node.solve import AUTO
 from higsfa.core.sums.plan import make_plan
 from higsfa.estimators.choice import copies_together, divide, gather_folds, noise_of_folds
 from higsfa.estimators.parameters import LABELS, NODE, documented, fit_documented
-from higsfa.estimators.stream import StreamEstimator, exact, joined, samples_of
+from higsfa.estimators.stream import StreamEstimator, exact, joined
 from higsfa.estimators.validation import BUILT, LABEL_KINDS, assign, check_data, fit_task, unchanged_on_error
 from higsfa.graphs import (
     ClusteredGraph,
@@ -25,6 +25,7 @@ from higsfa.graphs import (
 )
 from higsfa.graphs.label import gather_graph, why_not_additive
 from higsfa.graphs.recipes import _terms
+from higsfa.training.sources import as_source
 from higsfa.training.statistics import GraphStatistics, Origin, Statistics
 
 BUILT_BEFOREHAND = Origin.of("TrainingGraph")  # a graph that was passed to `fit`
@@ -149,7 +150,7 @@ class LabelledEstimator(StreamEstimator):
         names = batches[0]["names"]
         y: Any = {name: joined(batches, f"label {name!r}") for name in names}
         y = y[None] if names == [None] else y
-        X, w = samples_of(batches), joined(batches, "w")
+        X, w = as_source(self._together([one["X"] for one in batches])), joined(batches, "w")
         data = self._with_known_shift(self._data(X, w))
         return gather_graph(data, as_recipe(self.graph).settled(y, w), y, w, None, np.inf)
 

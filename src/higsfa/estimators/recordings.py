@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils._set_output import _wrap_data_with_container
 
 from higsfa.core.graph.build import recording_lengths
-from higsfa.estimators.validation import assert_finite, batches, is_dask, like
+from higsfa.estimators.validation import assert_finite, batches, is_dask, is_harmless, like
 from higsfa.training.sources import Array, Delayed, Source, as_source, collected, is_chunked
 
 Ints = NDArray[np.intp]
@@ -193,7 +193,8 @@ def missing_rows(estimator: Any, X: Source) -> NDArray[np.bool_] | None:
 
 def _missing(estimator: Any, X: NDArray[Any]) -> NDArray[np.bool_] | bool:
     with np.errstate(all="ignore"):
-        if X.dtype.kind != "f" or np.isfinite(X.sum(dtype=np.float64)):  # far cheaper than looking at every value
+        # Far cheaper than looking at every value.
+        if X.dtype.kind != "f" or (X.flags.forc and is_harmless(X)) or np.isfinite(X.sum(dtype=np.float64)):
             return False
     found = np.isnan(X).any(axis=1)
     if np.isinf(X).any():

@@ -15,7 +15,7 @@ from higsfa.core.sums.plan import sequence_plan
 from higsfa.estimators.choice import add_folds, divide, subset
 from higsfa.estimators.parameters import NO_LABELS, NODE, documented, fit_documented
 from higsfa.estimators.recordings import OverRecordings, Recordings, Series, averaged, missing_rows, with_past
-from higsfa.estimators.stream import MAX_VALUES, StreamEstimator, exact, is_harmless
+from higsfa.estimators.stream import StreamEstimator, exact
 from higsfa.estimators.validation import (
     LAG,
     assign,
@@ -23,6 +23,7 @@ from higsfa.estimators.validation import (
     check_out,
     dask_transform,
     fit_task,
+    is_harmless,
     product_dtype,
     unchanged_on_error,
     warn_if_recording,
@@ -196,29 +197,13 @@ class SequenceEstimator(OverRecordings, StreamEstimator):
             batches, n_before = (tail, *batches), len(tail["X"])
         lengths = [len(one["X"]) for one in batches]
         batch = {key: _joined([one[key] for one in batches], lengths) for key in batches[0] if key != "X"}
-        batch["X"] = self._together([one["X"] for one in batches]) if len(batches) > 1 else batches[0]["X"]
+        batch["X"] = self._together([one["X"] for one in batches])
         batch["starts"][0] = True
         statistics = self._sum_stretches(batch, n_before)
         reach = max(self._recipe().lags()) + self.delays
         begin = max(len(batch["X"]) - reach, int(np.flatnonzero(batch["starts"])[-1]))
         self._tail = {key: None if value is None else value[begin:].copy() for key, value in batch.items()}
         return statistics
-
-    _scratch: Any = None  # memory for batches that are summed together, used again
-
-    def _together(self, parts: list[np.ndarray]) -> np.ndarray:
-        """Batches one after the other, in memory that the next ones use again."""
-        n, dtype = sum(map(len, parts)), np.result_type(*parts)
-        if n * parts[0].shape[1] > MAX_VALUES:
-            return np.concatenate(parts)
-        known = self._scratch
-        if known is None or len(known) < n or known.shape[1:] != parts[0].shape[1:] or known.dtype != dtype:
-            self._scratch = known = np.empty((n, *parts[0].shape[1:]), dtype)
-        return np.concatenate(parts, out=known[:n])
-
-    def __getstate__(self) -> Any:
-        self._scratch = None
-        return super().__getstate__()
 
     def _sum_stretches(self, batch: dict[str, Any], n_before: int) -> SequenceStatistics:
         """Statistics of samples, of which the first `n_before` were summed before."""

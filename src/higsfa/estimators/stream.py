@@ -13,16 +13,23 @@ import numpy as np
 
 from higsfa.core.expansion.expansion import as_expansion
 from higsfa.estimators.node import NodeEstimator
-from higsfa.estimators.validation import assert_finite, check_data, report_not_finite, unchanged_on_error
+from higsfa.estimators.validation import (
+    assert_finite,
+    check_data,
+    is_harmless,
+    is_plain,
+    report_not_finite,
+    unchanged_on_error,
+)
 from higsfa.training.gather import NodeData
 from higsfa.training.sources import Array as ArraySource
 from higsfa.training.sources import Source, as_source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
 
-MAX_ROWS, MAX_VALUES = 8192, 2**22
-"""Samples that wait: enough that their sums cost little more than their products, and no more memory than a tile."""
-FEW_VALUES = 2**19
-"""Twice as many samples wait if they have no more values: copying them costs less than summing batch by batch."""
+MAX_ROWS, MAX_VALUES = 16384, 2**22
+"""Samples that wait, and values in them: as many as are summed in a block, and no more memory than a tile."""
+TAIL = 64
+"""Rows of memory for samples that were summed before, and that edges of those that wait reach back to."""
 
 
 class exact:
@@ -66,7 +73,7 @@ class StreamEstimator(NodeEstimator):
         """Samples of a batch, as an array, or as a source where they are read piece by piece; whether they were looked
         at and are harmless."""
         is_first = not hasattr(self, "n_features_in_")
-        if not is_first and self._is_plain(X) and (not look or is_harmless(X)):
+        if not is_first and is_plain(self, X) and (not look or is_harmless(X)):
             return X, look
         source = check_data(self, X, reset=is_first, look=None if look else False)
         if not isinstance(source, ArraySource):
@@ -74,11 +81,6 @@ class StreamEstimator(NodeEstimator):
         if is_first and look:  # later ones were looked at
             assert_finite(self, source.X)
         return source.X, False
-
-    def _is_plain(self, X: Any) -> bool:
-        """Whether a batch is an array of numbers as it should be: most are, and then no further check is needed."""
-        is_array = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float64, np.float32) and len(X) > 0
-        return bool(is_array and X.shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_"))
 
     def _take_in(self, batch: dict[str, Any], forgetting: float, is_looked_at: bool = False) -> None:
         """Add a batch, of which `is_looked_at` says that it is harmless; features are worked out when asked for.
@@ -96,17 +98,49 @@ class StreamEstimator(NodeEstimator):
             self._settle()
             if forgetting < 1 and self._statistics is not None:
                 self._statistics = self._statistics.scaled(forgetting)
-        X = batch["X"]
-        n = sum(len(one["X"]) for one in self._pending) + 2 * len(X)  # no other one like it has place
-        n_values = n * self.n_features_in_
-        is_full = n > (2 * MAX_ROWS if n_values <= FEW_VALUES else MAX_ROWS) or n_values > MAX_VALUES
+        X, n = batch["X"], sum(len(one["X"]) for one in self._pending)
+        limit = most_rows(self.n_features_in_)
         is_large = not is_looked_at and not (isinstance(X, np.ndarray) and is_harmless(X))  # overflows are told here
-        is_due = is_full or is_new or is_large
-        self._pending = (*self._pending, batch if is_due else batch | {"X": np.array(X, order="C")})
+        is_due = n + 2 * len(X) > limit or is_new or is_large  # no other one like it has place
+        waits = not is_due or (n > 0 and n + len(X) <= limit)  # then they are side by side
+        self._pending = (*self._pending, batch | {"X": self._behind(n, X)} if waits else batch)
         self._solved = None
         if is_due:
             self._settle()
             self._known_kind = kind
+
+    _memory: Any = None  # of samples that wait, used again; a tail has room before them
+
+    def _behind(self, n: int, X: np.ndarray) -> np.ndarray:
+        """A copy of samples, behind n others that wait."""
+        if n == 0:
+            self._reserve(most_rows(X.shape[1]), X.shape[1], X.dtype)
+        kept: np.ndarray = self._memory[TAIL + n : TAIL + n + len(X)]
+        kept[...] = X
+        return kept
+
+    def _reserve(self, n: int, width: int, dtype: np.dtype[Any]) -> None:
+        """Memory for so many samples: fresh memory is cleared page by page, which takes longer than to copy them."""
+        known = self._memory
+        if known is None or len(known) < TAIL + n or known.shape[1] != width or known.dtype != dtype:
+            self._memory = np.empty((TAIL + n, width), dtype)
+
+    def _together(self, parts: list[Any]) -> Any:
+        """Batches one after the other; those that wait lie so already."""
+        if len(parts) == 1:
+            return parts[0]
+        n, n_tail = sum(map(len, parts)), len(parts[0])
+        wait = [self._memory is not None and part.base is self._memory for part in parts]
+        if all(wait):
+            return self._memory[TAIL : TAIL + n]
+        if all(wait[1:]) and n_tail <= TAIL and parts[0].dtype == self._memory.dtype:
+            whole = self._memory[TAIL - n_tail : TAIL - n_tail + n]
+            whole[:n_tail] = parts[0]
+            return whole
+        if any(wait) or n * parts[0].shape[1] > MAX_VALUES:
+            return np.concatenate(parts)
+        self._reserve(n, parts[0].shape[1], np.result_type(*parts))
+        return np.concatenate(parts, out=self._memory[TAIL : TAIL + n])
 
     def _settle(self) -> None:
         """Add the sums of all batches that wait; after an error they wait as before."""
@@ -115,7 +149,7 @@ class StreamEstimator(NodeEstimator):
         with unchanged_on_error(self), np.errstate(all="ignore"):
             new = self._sum_batches(self._pending)
             if not new.sums.is_finite():
-                report_not_finite(self, samples_of(self._pending))
+                report_not_finite(self, as_source(joined(self._pending, "X")))
             if isinstance(self._statistics, GraphStatistics):
                 raise ValueError(
                     f"partial_fit cannot continue this fit: its {self._statistics} are not kept class by class, as "
@@ -128,6 +162,7 @@ class StreamEstimator(NodeEstimator):
 
     def __getstate__(self) -> Any:
         self._settle()  # no samples in a pickle
+        self._memory = None
         return super().__getstate__()
 
     def set_params(self, **params: Any) -> Any:
@@ -141,13 +176,9 @@ def _param_names(cls: type) -> tuple[str, ...]:
     return tuple(cls._get_param_names())  # type: ignore[attr-defined]
 
 
-def is_harmless(X: np.ndarray) -> bool:
-    """Whether all numbers are finite and below 1e9, as one product tells; False if that is not certain."""
-    if X.dtype.kind != "f":
-        return bool(np.abs(X).max(initial=0) <= 1e9)
-    with np.errstate(all="ignore"):
-        flat = X.reshape(-1)
-        return bool(flat @ flat < 1e18)
+def most_rows(n_features: int) -> int:
+    """Samples with so many features that may wait."""
+    return min(MAX_ROWS, MAX_VALUES // n_features)
 
 
 def joined(batches: tuple[dict[str, Any], ...], key: str) -> Any:
@@ -156,11 +187,6 @@ def joined(batches: tuple[dict[str, Any], ...], key: str) -> Any:
     if values[0] is None or len(values) == 1:
         return values[0]
     return np.concatenate(values)
-
-
-def samples_of(batches: tuple[dict[str, Any], ...]) -> Any:
-    """The samples of all batches as a source."""
-    return as_source(joined(batches, "X"))
 
 
 def _kind(value: Any) -> Any:

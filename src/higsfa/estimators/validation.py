@@ -6,10 +6,11 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from math import prod
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn import config_context, get_config
@@ -26,16 +27,6 @@ from higsfa.core.sums.accumulate import PILOT
 from higsfa.graphs import AutoGraph, GraphSum, SequenceGraph, as_recipe, check_weights
 from higsfa.training.sources import Array, MappedFile, Source, as_source, collected, is_chunked
 
-if TYPE_CHECKING:
-    CallbackSupportMixin: Any = object
-else:
-    try:
-        from sklearn.callback import CallbackSupportMixin
-    except ImportError:  # before scikit-learn 1.9
-
-        class CallbackSupportMixin: ...
-
-
 BUILT = "graph: a graph that is built has its sample_weight and groups already; pass them to recipe.build, not to fit"
 LABEL_KINDS: list[Any] = [dict, StrOptions(set(KINDS)), None]
 """What the parameter `label_kinds` may be."""
@@ -47,8 +38,32 @@ LAZY_PILOT = 64
 """Samples that are looked at beforehand where reading them takes work."""
 
 
-class Estimator(CallbackSupportMixin, BaseEstimator):
-    """An estimator whose HTML form links to our pages, and which takes callbacks where scikit-learn has them."""
+class Callbacks:
+    """What scikit-learn's own mixin for callbacks does; its module takes long to import, so not before it is used."""
+
+    def set_callbacks(self, *callbacks: Any) -> Any:
+        """Set callbacks, which are told how far a fit is.
+
+        Parameters
+        ----------
+        *callbacks : callbacks of scikit-learn
+
+        Returns
+        -------
+        self
+        """
+        from sklearn.callback import CallbackSupportMixin
+
+        return CallbackSupportMixin.set_callbacks(self, *callbacks)
+
+    def _init_callback_context(self, **task: Any) -> Any:
+        from sklearn.callback import CallbackSupportMixin
+
+        return CallbackSupportMixin._init_callback_context(self, **task)
+
+
+class Estimator(*([Callbacks] if find_spec("sklearn.callback") else []), BaseEstimator):  # type: ignore[misc]
+    """An estimator whose HTML form links to our pages, and which takes callbacks where scikit-learn has them (1.9)."""
 
     def _get_doc_link(self) -> str:
         address = docs_address()
@@ -203,6 +218,22 @@ def read_features(Y: Any, **options: Any) -> np.ndarray:
         return check_array(Y, dtype=[np.float64, np.float32], ensure_min_samples=0, input_name="Y", **options)
 
 
+def is_plain(estimator: Any, X: Any) -> bool:
+    """Whether X is an array of numbers as it should be: most are, and then scikit-learn need not look at it."""
+    is_array = type(X) is np.ndarray and X.ndim == 2 and X.dtype in (np.float64, np.float32) and len(X) > 0
+    known = getattr(estimator, "n_features_in_", None)
+    return bool(is_array and X.shape[1] == known and not hasattr(estimator, "feature_names_in_"))
+
+
+def is_harmless(X: np.ndarray) -> bool:
+    """Whether all numbers are finite and below 1e9, as one product tells; False if that is not certain."""
+    if X.dtype.kind != "f":
+        return bool(np.abs(X).max(initial=0) <= 1e9)
+    with np.errstate(all="ignore"):
+        flat = X.ravel(order="K")
+        return bool(flat @ flat < 1e18)
+
+
 def check_data(
     estimator: BaseEstimator,
     X: Any,
@@ -219,6 +250,8 @@ def check_data(
     When fitting, NaN and infinity are found afterwards, from the sums, which is free; see `report_not_finite`. Only
     samples of weight 0 have to be looked at; see `check_left_out`.
     """
+    if not reset and is_plain(estimator, X) and (look is False or (X.flags.forc and is_harmless(X))):
+        return as_source(X)
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError("X is a masked array, and its mask would be ignored: fill it first")
     if not isinstance(X, np.ndarray) or X.dtype.kind in "OSU":
@@ -304,7 +337,7 @@ def batches(source: Source, rows: int) -> Iterator[tuple[slice, np.ndarray]]:
     """The whole source in order, `rows` samples at a time."""
     for lo in range(0, len(source), rows):
         hi = min(lo + rows, len(source))
-        yield slice(lo, hi), source.take(np.arange(lo, hi))
+        yield slice(lo, hi), source.between(lo, hi) if isinstance(source, Array) else source.take(np.arange(lo, hi))
 
 
 @contextmanager

@@ -35,8 +35,6 @@ from higsfa.training.sources.base import evenly_spread
 from higsfa.training.statistics import GraphStatistics, add_fields
 from higsfa.training.stores import Schedule
 
-MAX_SAMPLES = 5_000
-"""Most samples of each half."""
 MAX_NODES = 16
 """Nodes of a layer that are judged."""
 

@@ -198,11 +198,13 @@ class Array(ArrayLikeSource):
         return (sha.hexdigest(),)
 
     def _take(self, rows: Rows) -> Samples:
-        if is_consecutive(rows):
-            view: Samples = self.X[rows[0] : rows[-1] + 1].view()
-            view.setflags(write=False)
-            return view
-        return np.take(self.X, rows, axis=0)
+        return self.between(rows[0], rows[-1] + 1) if is_consecutive(rows) else np.take(self.X, rows, axis=0)
+
+    def between(self, begin: int, end: int) -> Samples:
+        """The samples from `begin` to before `end`; to be read only."""
+        view: Samples = self.X[begin:end]
+        view.setflags(write=False)
+        return view
 
 
 def zarr(store: Any) -> Source:
