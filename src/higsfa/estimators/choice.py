@@ -24,7 +24,7 @@ from higsfa.core.sums.tile import CellPlan, Weighting
 from higsfa.graphs.label import CodeGraph, adds, gather_graph
 from higsfa.graphs.order import EdgeGraph, WindowGraph
 from higsfa.graphs.recipes import ClusteredGraph, GraphRecipe, SequenceGraph, _terms
-from higsfa.training.choice import MAX_SAMPLES, Half
+from higsfa.training.choice import MAX_SAMPLES, Part
 from higsfa.training.gather import NodeData
 from higsfa.training.sources import Source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
@@ -127,21 +127,24 @@ def copies_together(source: Source, groups: Any) -> Any:
     return source.sample_index if groups is None and source.is_repeated else groups
 
 
-def find_halves(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any) -> tuple[Half, Half] | None:
-    """Two halves of the samples, or two parts of MAX_SAMPLES, for a settled recipe; None if there are too few."""
-    n = len(source)
-    fold = divide(recipe, y, w, copies_together(source, groups), max(2, -(-n // MAX_SAMPLES)))
+def find_parts(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any) -> tuple[Part, Part] | None:
+    """Two thirds of the samples to train on, and one to judge by, for a settled recipe; None if there are too few.
+
+    No more than MAX_SAMPLES to train on, and half of that to judge by.
+    """
+    n_folds = max(3, -(-2 * len(source) // MAX_SAMPLES))
+    fold = divide(recipe, y, w, copies_together(source, groups), n_folds)
     if fold is None:
         return None
-    halves = []
-    for k in (0, 1):
-        rows = np.flatnonzero(fold == k)
+    parts = []
+    for own in ((1, 2), (0,)):
+        rows = np.flatnonzero(np.isin(fold, own))
         try:
             share = float(w[rows].sum() / w.sum())
-            halves.append(Half(source[rows], graph_of(recipe, y, w, groups, rows), share))
+            parts.append(Part(source[rows], graph_of(recipe, y, w, groups, rows), share))
         except NotEnoughData:
             return None
-    return halves[0], halves[1]
+    return parts[0], parts[1]
 
 
 def noise_of_folds(recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, fold: np.ndarray) -> float:
