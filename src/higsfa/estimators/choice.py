@@ -29,7 +29,7 @@ from higsfa.training.sources import Source
 from higsfa.training.statistics import MAX_CLASS_CHANNELS, GraphStatistics, Statistics
 
 if TYPE_CHECKING:
-    from higsfa.training.choice import Half
+    from higsfa.training.choice import Part
 
 Division = tuple[Statistics, Statistics]
 """Statistics of the samples that features are trained on, and of those that they are judged by."""
@@ -131,23 +131,26 @@ def copies_together(source: Source, groups: Any) -> Any:
     return source.sample_index if groups is None and source.is_repeated else groups
 
 
-def find_halves(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any) -> tuple[Half, Half] | None:
-    """Two halves of the samples, or two parts of MAX_SAMPLES, for a settled recipe; None if there are too few."""
-    from higsfa.training.choice import Half  # here, as single nodes need not wait for networks
+def find_parts(source: Source, recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any) -> tuple[Part, Part] | None:
+    """Two thirds of the samples to train on, and one to judge by, for a settled recipe; None if there are too few.
 
-    n = len(source)
-    fold = divide(recipe, y, w, copies_together(source, groups), max(2, -(-n // MAX_SAMPLES)))
+    No more than MAX_SAMPLES to train on, and half of that to judge by.
+    """
+    from higsfa.training.choice import Part  # here, as single nodes need not wait for networks
+
+    n_folds = max(3, -(-2 * len(source) // MAX_SAMPLES))
+    fold = divide(recipe, y, w, copies_together(source, groups), n_folds)
     if fold is None:
         return None
-    halves = []
-    for k in (0, 1):
-        rows = np.flatnonzero(fold == k)
+    parts = []
+    for own in ((1, 2), (0,)):
+        rows = np.flatnonzero(np.isin(fold, own))
         try:
             share = float(w[rows].sum() / w.sum())
-            halves.append(Half(source[rows], graph_of(recipe, y, w, groups, rows), share))
+            parts.append(Part(source[rows], graph_of(recipe, y, w, groups, rows), share))
         except NotEnoughData:
             return None
-    return halves[0], halves[1]
+    return parts[0], parts[1]
 
 
 def noise_of_folds(recipe: GraphRecipe, y: Any, w: np.ndarray, groups: Any, fold: np.ndarray) -> float:

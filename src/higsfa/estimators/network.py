@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from higsfa.core.graph.graph import TrainingGraph
 from higsfa.core.sums.plan import BLOCK
-from higsfa.estimators.choice import find_halves
+from higsfa.estimators.choice import find_parts
 from higsfa.estimators.display import Shown, progress, told
 from higsfa.estimators.edges import OrientedEdges, make_front
 from higsfa.estimators.layer import Layer, design_pyramid
@@ -153,7 +153,7 @@ class Network(Shown, Extractor):
     ) -> Budget:
         """Memory, passes over the data and work of a fit, before anything is read.
 
-        Choosing the shrinkage ("auto") comes on top: the work of a fit on half of the samples, 5,000 at most.
+        Choosing the shrinkage ("auto") comes on top: the work of a fit on two thirds of the samples, 5,000 at most.
 
         Parameters
         ----------
@@ -218,12 +218,12 @@ class Network(Shown, Extractor):
                 check_n_slow(plan.options.n_slow, plan.n_components, f"layer {number}: ")
             dtype, precision = working_dtype(source, [plan.expansion for plan in plans])
             plans = [replace(plan, rounding=precision) for plan in plans]
-            halves, held_out = None, [None] * len(plans)
+            parts, held_out = None, [None] * len(plans)
             if is_open and not is_built:
-                halves = find_halves(source, recipe, y, graph.sample_weight, groups)
-            with fit_task(self, X, y, len(plans) * (1 if halves is None else 2)) as task:
+                parts = find_parts(source, recipe, y, graph.sample_weight, groups)
+            with fit_task(self, X, y, len(plans) * (1 if parts is None else 2)) as task:
                 if is_open:
-                    plans, held_out = self._chosen(plans, halves, pixels, dtype, task)
+                    plans, held_out = self._chosen(plans, parts, pixels, dtype, task)
                 saved = None if checkpoint is None else self._checkpoint(checkpoint, source, graph, plans, dtype)
                 with explained(self, pixels), progress(self.verbose, plans) as show, told(self, task, show) as on_layer:
                     trained = train_network(
@@ -244,10 +244,10 @@ class Network(Shown, Extractor):
         return self
 
     def _chosen(
-        self, plans: list[LayerPlan], halves: Any, source: Source, dtype: np.dtype[Any], task: Any
+        self, plans: list[LayerPlan], parts: Any, source: Source, dtype: np.dtype[Any], task: Any
     ) -> tuple[Any, Any]:
         """Plans with what was left open filled in, and how layers did on unseen samples."""
-        if halves is None:
+        if parts is None:
             return [replace(plan, options=plan.options.settled()) for plan in plans], [None] * len(plans)
         prefix = "shrinkage, "
         with (
@@ -257,7 +257,7 @@ class Network(Shown, Extractor):
         ):
             return choose_options(
                 plans,
-                halves,
+                parts,
                 dtype,
                 n_jobs=self._n_jobs(),
                 limit=parse_memory(self.memory_limit),

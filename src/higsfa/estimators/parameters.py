@@ -149,7 +149,7 @@ delta_values_ : array or None
 shrinkage_ : list of float
     The shrinkage of each layer.
 held_out_ : list of HeldOut or None
-    How all values of the shrinkage did in each layer, on samples that a network trained on half of them had not seen;
+    How all values of the shrinkage did in each layer, on samples that a network trained on others had not seen;
     None where a number was given.
 input_shape_ : tuple of int
     Shape of a sample.

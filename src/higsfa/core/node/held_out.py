@@ -34,7 +34,8 @@ class HeldOut:
     Attributes
     ----------
     ladder : (L,) values of the shrinkage.
-    slowness : (L, divisions) sum of max(0, 1 - Delta / 2) over features, decorrelated one after the other.
+    slowness : (L, divisions) sum of max(0, 1 - Delta / 2) over features, decorrelated one after the other: those that
+        a node would keep (with Delta below `delta_threshold` on training samples, if that decides).
     information : (L, divisions) sum of max(0, -log(Delta / 2) / 2) over the same features, in nats: what Gaussian
         features say about the label, or about their neighbours on the graph.
     delta_values, training_delta_values : (L, divisions, k) Delta of each feature on unseen and on training samples;
@@ -184,5 +185,7 @@ def held_out(
             training[i, k, :n] = slow.delta_values[:n]
             new = decorrelating(variances, least @ B**2)
             share = np.clip(np.einsum("ij,ij->j", new, edges @ new) / 2.0, LEAST_SHARE, 1.0)  # of the variance, noise
+            if limit < np.inf:
+                share = share[: n_slow_features(training[i, k, :n], n_expanded, options)]
             slowness[i, k], information[i, k] = np.sum(1.0 - share), -np.sum(np.log(share)) / 2.0
     return HeldOut(np.array(ladder), slowness, information, deltas, training, noise)
