@@ -187,6 +187,13 @@ class DaskGathering:
     on_node: Callable[[int], None] = lambda _: None
     run: Runner = field(default=one_by_one)
 
+    def some(self, which: NDArray[np.intp]) -> Block:
+        rows = np.concatenate([tile.rows for tile in self.schedule.tiles])[which]
+        block = feature_major(self.read(rows), self.channels)
+        for layer in self.below:
+            block = layer.encode(block, self.dtype, self.run)
+        return block
+
     def __call__(
         self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce, fold: bool = False
     ) -> list[Any]:

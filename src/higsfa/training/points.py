@@ -1,0 +1,40 @@
+"""The samples that are points of a node's kernel."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from higsfa.core.expansion.kernel import n_points
+from higsfa.core.node.frontend import Frontend
+from higsfa.core.node.node import Node
+from higsfa.core.node.solve import NodeOptions
+from higsfa.core.node.span import with_points, written_out
+from higsfa.training.sources.base import evenly_spread
+from higsfa.training.statistics import GraphStatistics
+from higsfa.training.stores import Block, Features, field_of
+
+
+def frontends_with_points(gathering: Any, frontends: tuple[Frontend, ...]) -> tuple[Frontend, ...]:
+    """The same; the kernel of a single node, if it has one, gets samples as points, evenly spread over all of them."""
+    plan = gathering.plan
+    n = n_points(plan.expansion.terms)
+    if not n:
+        return frontends
+    some = gathering.some(evenly_spread(sum(gathering.schedule.samples), n))
+    return (with_points(frontends[0], field_of(some, plan.fields.index[0])),)
+
+
+def solved(statistics: GraphStatistics, options: NodeOptions, clip_range: bool) -> Node:
+    """The node of these statistics, with weights for its kernel if it has one."""
+    return written_out(statistics.solve(options, clip_range=clip_range))
+
+
+def some_features(below: Features, samples: list[int], which: NDArray[np.intp]) -> Block:
+    """Features of some samples, by their places in the order of tiles; `samples` is how many each tile has."""
+    ends = np.cumsum([0, *samples])
+    parts = [which[(which >= lo) & (which < hi)] - lo for lo, hi in pairwise(ends.tolist())]
+    return np.concatenate([below.tile(t)[:, :, part] for t, part in enumerate(parts) if len(part)], axis=2)
