@@ -11,12 +11,12 @@ from sklearn.model_selection import StratifiedKFold
 
 import higsfa
 from higsfa import HGSFA, HSFA, HiGSFA, load, save, sources
-from higsfa.estimators.layer import design_pyramid
 from higsfa.core import linalg
 from higsfa.core.node.held_out import LADDER, noise_level, peak
 from higsfa.estimators import choice
 from higsfa.estimators import network as network_module
 from higsfa.estimators.choice import divide, take_labels
+from higsfa.estimators.layer import design_pyramid
 from higsfa.graphs import (
     ClusteredGraph,
     CodeGraph,

@@ -81,7 +81,7 @@ def test_rows_of_pixels_and_sources_are_pictures_too():
     np.testing.assert_array_equal(net.transform(images), whole.transform(images))
 
 
-def test_copies_count_once():
+def test_copies_of_few_pictures_count_once():
     images, label = pictures(20)
     repeated = sources.repeat(images, 250)
     net = HiGSFA().fit(repeated, label[repeated.sample_index])

@@ -26,6 +26,8 @@ MOST_PCA, MOST_BOTTOM = 100, 90
 """Principal components and features of a node of the first layer."""
 FEW = 6000
 """Samples below which a network is a kernel on principal components."""
+MANY_DIFFERENT = 1000
+"""Different samples from which on copies of them count."""
 MOST_POINTS, MOST_KERNEL_PCA, KERNEL_SHRINKAGE = 2000, 400, 0.1
 """Then: points of the kernel, principal components that it is on, and shrinkage."""
 MOST_RAW, LEAST_RAW = 1600, 200
@@ -198,6 +200,12 @@ def design_pyramid(
         grid = Fields(grid, field, stride, True).shape
         layers.append(style.upper(field, stride, layers, max(grid) == 1))
     return layers
+
+
+def counted_samples(sample_index: np.ndarray) -> int:
+    """How many samples a network is designed for: copies count, unless they are of few samples."""
+    n_different = len(np.unique(sample_index))
+    return len(sample_index) if n_different >= MANY_DIFFERENT else n_different
 
 
 def _kernel_layers(
