@@ -319,3 +319,9 @@ def test_a_module_learns_and_its_weights_travel() -> None:
     other = to_torch(model)
     other.load_state_dict(module.state_dict())
     assert torch.equal(other(torch.tensor(UNSEEN)), module(torch.tensor(UNSEEN)))
+
+
+def test_a_kernel_is_exported():
+    net = HiGSFA([Layer(6, None, 5, expansion="kernel40", shrinkage=0.1)], front=None).fit(X, AGE)
+    (found,) = run(net, UNSEEN, "float64").values()
+    np.testing.assert_allclose(found, net.transform(UNSEEN.astype(np.float64)), atol=1e-5)

@@ -204,12 +204,12 @@ def test_numbers_of_features_are_tried_one_by_one_and_then_in_steps_of_a_fifth()
             LabelHead(cv=2, candidates=candidates).fit(Y, codes)
 
 
-def test_ties_go_to_the_most_features_and_an_even_mixture():
+def test_ties_go_to_the_most_features_and_a_shared_covariance():
     codes = np.arange(80) % 2
     Y = np.column_stack([codes * 100.0, *np.random.default_rng(0).standard_normal((5, 80))])
     head = LabelHead().fit(Y, codes)
     assert set(head.cv_results_[0].values()) == {1.0}
-    assert (head.n_used_features_[0], head.covariance_[0]) == (6, 0.5)
+    assert (head.n_used_features_[0], head.covariance_[0]) == (6, 1.0)
 
 
 def test_mixtures_judged_together_are_those_fitted_one_by_one():

@@ -12,6 +12,7 @@ from higsfa import HGSFA, HiGSFA, load, save, sources
 from higsfa.core.node.held_out import LADDER, peak
 from higsfa.estimators import choice
 from higsfa.estimators import network as network_module
+from higsfa.estimators.layer import design_pyramid
 from higsfa.graphs import ClusteredGraph
 from higsfa.training import choice as training_choice
 
@@ -148,12 +149,13 @@ def test_layers_with_a_number_keep_it():
 
 
 @pytest.mark.parametrize("cls", [HiGSFA, HGSFA])
-def test_weights_of_the_default_network_are_copies_that_stay_together(cls):
+def test_weights_of_a_pyramid_are_copies_that_stay_together(cls):
     train, _ = few(4)
     counts = np.random.default_rng(0).integers(0, 3, len(train))
     images, digit, rows = DIGITS[train].reshape(-1, 8, 8), DIGIT[train].astype(str), np.repeat(np.arange(150), counts)
-    weighted = cls().fit(images, digit, sample_weight=counts)
-    copied = cls().fit(images[rows], digit[rows], groups=rows)
+    layers = design_pyramid((8, 8))
+    weighted = cls(layers).fit(images, digit, sample_weight=counts)
+    copied = cls(layers).fit(images[rows], digit[rows], groups=rows)
     assert weighted.shrinkage_ == copied.shrinkage_
     judged = [[layer for layer in net.held_out_ if layer is not None] for net in (weighted, copied)]
     assert judged[0]

@@ -330,8 +330,8 @@ def pyramid(
     n_dimensions : int, optional
         Number of sizes that are dimensions, if the rule above is wrong.
     n_samples : int, optional
-        How many different samples it will be trained on. With fewer than 4,000, the nodes of HiGSFA below the top only
-        preserve information.
+        How many samples it will be trained on; copies count if there are 1,000 different ones. With fewer than 6,000,
+        HiGSFA is one node with a kernel, above nodes that only preserve information where there are many inputs.
     network : class, default=HiGSFA
         HiGSFA, HGSFA, HiSFA or HSFA.
     front : {"auto", "edges"}, OrientedEdges or None

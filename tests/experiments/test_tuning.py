@@ -397,7 +397,7 @@ def test_settings_follow_from_the_config(config, pictures, small):
     }
     grey = small("folder", data__folder=str(pictures), data__csv=str(pictures / "labels.csv"), data__labels=["age"])
     found = names(grey)
-    assert set(found) == {"front", "width", "n_components", "copies", "shrinkage", "graph"}
+    assert set(found) == {"front", "n_components", "copies", "shrinkage", "graph"}  # one node: no layers to widen
     assert found["front"] == ["none"]
     assert found["copies"] == ["none", "2", "4", "8"]
     assert found["graph"] == ["serial"]

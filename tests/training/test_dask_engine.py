@@ -137,6 +137,19 @@ def test_tasks_are_pure_and_give_the_bits_of_threads(layers, memory, cluster, re
     assert cluster.most_held * n_workers <= (2**30 if memory == "1 GiB" else memory)
 
 
+@pytest.mark.parametrize("short", [False, True])
+def test_a_kernel_has_the_points_that_it_has_on_threads(short, cluster, monkeypatch):
+    X, labels = data()
+    if short:
+        monkeypatch.setattr("higsfa.training.budget.SHORT_FROM", 0)
+        X = X.astype(np.float32)
+    layers = [Layer(3, 2, 3, n_slow=0, expansion="identity"), Layer(3, n_components=4, expansion="kernel40")]
+    weights = np.repeat([1.0, 0.0, 2.0], [100, 60, 70])  # a block without samples
+    expected = network(layers).fit(X, labels, sample_weight=weights).transform(X)
+    found = network(layers, engine="dask").fit(X, labels, sample_weight=weights).transform(X)
+    assert np.array_equal(found, expected)
+
+
 def test_a_sequence_gives_the_bits_of_threads(cluster):
     X, _ = data()
     expected = HiSFA(LAYERS).fit(X).transform(X)

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
 from higsfa.core.expansion.expansion import as_expansion
+from higsfa.core.expansion.kernel import Kernel
 from higsfa.core.fields import Fields, check_fit
 from higsfa.core.node.solve import AUTO, NodeOptions
 from higsfa.estimators.node import NodeEstimator
@@ -23,10 +24,14 @@ CELLS = (4, 2)
 """The same where there are many channels, as in the cells of a front end."""
 MOST_PCA, MOST_BOTTOM = 100, 90
 """Principal components and features of a node of the first layer."""
-FEW = 4000
-"""Samples below which nodes under the top only preserve information."""
-SAMPLES_PER_FEATURE = 4
-"""Then, at least: principal components of fewer samples have far more variance on others than on these."""
+FEW = 6000
+"""Samples below which a network is a kernel on principal components."""
+MANY_DIFFERENT = 1000
+"""Different samples from which on copies of them count."""
+MOST_POINTS, MOST_KERNEL_PCA, KERNEL_SHRINKAGE = 2000, 400, 0.1
+"""Then: points of the kernel, principal components that it is on, and shrinkage."""
+MOST_RAW, LEAST_RAW = 1600, 200
+"""Values that one node takes principal components of; of more, nodes with at least so many each reduce them first."""
 
 
 class Layer(BaseEstimator):
@@ -135,6 +140,9 @@ class Layer(BaseEstimator):
             raise ValueError(f"{name}: n_fields={self.n_fields} is for shared weights only; add shared=True")
         shared = bool(self.shared)
         plan = LayerPlan(fields, width, expansion, self.pca, shared, clip_range, options, n_fields=self.n_fields)
+        is_alone = len(expansion.terms) == fields.n_nodes == 1 and expansion.terms[0].selection is None
+        if any(isinstance(term, Kernel) for term in expansion.terms) and not is_alone:
+            raise ValueError(f"{name}: {expansion}: a kernel is for one node, alone and without a slice")
         try:
             plan.frontend_size  # noqa: B018  an expansion that does not fit is an error here
         except ValueError as error:
@@ -166,9 +174,9 @@ def design_pyramid(
     from layer to layer, up to `n_components` at the top. Shrinkage is chosen by the network, on samples that are left
     out, except where there are many channels and many samples.
 
-    With fewer than 4,000 labelled samples (`n_samples`), nodes below the top only preserve information: slow features
-    of small fields would fit the samples at hand, and the nodes above would trust them. They have one feature for
-    every four samples, at most.
+    With fewer than 6,000 labelled samples (`n_samples`) there is one node, with a kernel on principal components: slow
+    features of small fields would fit the samples at hand, and the nodes above would trust them. Where there are more
+    than 1,600 inputs, nodes without slow features reduce them first, in fields that overlap as little as can be.
     """
     shape = (input_shape,) if isinstance(input_shape, int) else tuple(int(size) for size in input_shape)
     if n_dimensions is None:
@@ -176,7 +184,9 @@ def design_pyramid(
     if not 1 <= n_dimensions <= 3 or len(shape) not in (n_dimensions, n_dimensions + 1):
         raise ValueError(f"input_shape {shape} must have 1 to 3 dimensions, and channels last if there are several")
     grid, channels = shape[:n_dimensions], shape[n_dimensions] if len(shape) > n_dimensions else 1
-    style = _Style(channels, n_components, n_samples, options)
+    if n_samples is not None and n_samples < FEW:
+        return _kernel_layers(grid, channels, n_components, n_samples, options)
+    style = _Style(channels, n_components, n_samples is not None, options)
     size, step = CELLS if channels > 4 and n_dimensions == 2 else BOTTOM[n_dimensions]
     field = tuple(min(size, length) for length in grid)
     stride = tuple(min(step, length) for length in grid)
@@ -192,23 +202,42 @@ def design_pyramid(
     return layers
 
 
+def counted_samples(sample_index: np.ndarray) -> int:
+    """How many samples a network is designed for: copies count, unless they are of few samples."""
+    n_different = len(np.unique(sample_index))
+    return len(sample_index) if n_different >= MANY_DIFFERENT else n_different
+
+
+def _kernel_layers(
+    grid: tuple[int, ...], width: int, n_components: int, n_samples: int, options: dict[str, Any]
+) -> list[Layer]:
+    """One node with a kernel, over principal components of everything; of blocks first, if there are many inputs."""
+    layers = []
+    while prod(grid) * width > MOST_RAW:
+        size = next(size for size in range(2, LEAST_RAW + 1) if width * size ** len(grid) >= LEAST_RAW)
+        field = tuple(-(-length // -(-length // size)) for length in grid)
+        n_raw = width * prod(field)
+        width = min(MOST_PCA, n_raw, max(2, n_samples))
+        pca = width if width < n_raw else None
+        layers.append(Layer(field, field, width, pca=pca, expansion="identity", n_slow=0, pad=True))
+        grid = Fields(grid, field, field, True).shape
+    own: dict[str, Any] = {"pca": MOST_KERNEL_PCA} if prod(grid) * width > MOST_KERNEL_PCA else {}
+    own |= {"expansion": f"kernel{max(1, min(MOST_POINTS, n_samples))}", "delta_threshold": 1.9}
+    return [*layers, Layer(grid, None, n_components, **{**own, "shrinkage": KERNEL_SHRINKAGE, **options})]
+
+
 @dataclass(frozen=True)
 class _Style:
     """How the layers of a pyramid are made: wider and with more nonlinear terms where there are many channels."""
 
     channels: int
     n_components: int  # of the top
-    n_samples: int | None
+    labelled: bool  # many labelled samples
     options: dict[str, Any]
 
     @property
     def rich(self) -> bool:
         return self.channels > 4
-
-    @property
-    def few(self) -> bool:
-        """Whether there are so few samples that only the top learns slow features."""
-        return self.n_samples is not None and self.n_samples < FEW
 
     def bottom(self, field: Any, stride: Any, is_top: bool) -> Layer:
         n_raw = self.channels * prod(field)
@@ -230,15 +259,10 @@ class _Style:
 
     def layer(self, field: Any, stride: Any, out: int, terms: str, is_top: bool, n_slow: Any, **own: Any) -> Layer:
         own |= {"n_slow": None if n_slow is None else min(n_slow, out), "pad": True, "shrinkage": AUTO}
-        if self.n_samples is not None and self.few and not is_top:
-            most = max(8, self.n_samples // SAMPLES_PER_FEATURE)
-            own |= {"expansion": "identity", "n_slow": 0, "shrinkage": 0.0}
-            own |= {"pca": min(own["pca"], most)} if own.get("pca") else {}
-            out = min(out, most)
-        elif self.rich or self.few:
+        if self.rich:
             own["expansion"] = f"identity | relu{1000 if is_top else 500}"
             own |= {"n_slow": None if is_top else own["n_slow"], "delta_threshold": 1.9}
-            if not self.few and self.n_samples is not None:  # measured: better than what is chosen on half of them
+            if self.labelled:  # measured: better than what is chosen on half of them
                 own["shrinkage"] = 0.1 if is_top else 0.01
         else:
             own["expansion"] = f"identity | {terms}"

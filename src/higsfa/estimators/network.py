@@ -19,7 +19,7 @@ from higsfa.core.sums.plan import BLOCK
 from higsfa.estimators.choice import find_parts
 from higsfa.estimators.display import Shown, progress, told
 from higsfa.estimators.edges import OrientedEdges, make_front
-from higsfa.estimators.layer import Layer, design_pyramid
+from higsfa.estimators.layer import Layer, counted_samples, design_pyramid
 from higsfa.estimators.validation import (
     BUILT,
     Extractor,
@@ -198,8 +198,8 @@ class Network(Shown, Extractor):
         with unchanged_on_error(self), np.errstate(all="ignore"):
             source = check_data(self, X, reset=True, min_samples=2, allow_nd=True)
             n, shape, pixels = len(source), self._input_shape_of(source.shape), source
-            n_different = len(np.unique(source.sample_index)) if self.layers is None else None
-            plans, front = self._planned(shape, n_different), self._front(shape)
+            n_samples = counted_samples(source.sample_index) if self.layers is None else None
+            plans, front = self._planned(shape, n_samples), self._front(shape)
             if front is not None:
                 source = front.fit_source(source, shape).seen(source)
             is_open = any(plan.options.is_open for plan in plans)

@@ -16,6 +16,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from higsfa import GSFA, HGSFA, HiGSFA, Layer, presets
 from higsfa.core.graph.labels import encode_classes, missing
+from higsfa.estimators.layer import counted_samples
 from higsfa.experiments.config import RECIPES, Config, GraphPart
 from higsfa.experiments.data import BLOCK_VALUES
 from higsfa.experiments.interface import Counted, ExperimentError, Log, in_one_line
@@ -203,7 +204,7 @@ def extract(
         labels,
         source.shape,
         method.network,
-        n_samples=len(np.unique(source.sample_index)),
+        n_samples=counted_samples(source.sample_index),
         delta_threshold=method.delta_threshold,
         engine=engine,
     )

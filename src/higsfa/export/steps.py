@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from higsfa.core.edges import LEAST_CONTRAST, LEAST_EDGES, LEAST_STRENGTH, MEANS, SHARPNESS, Edges
 from higsfa.core.expansion.expansion import Expansion
+from higsfa.core.expansion.kernel import Kernel
 from higsfa.core.expansion.monomials import signs
 from higsfa.core.expansion.terms import (
     Identity,
@@ -207,6 +208,14 @@ def _relu(ops: Operations, S: Value, term: Any, shape: tuple[int, ...], name: st
     return ops.call("Relu", ops.call("MatMul", ops.constant(f"{name}.signs", W), S))
 
 
+def _kernel(ops: Operations, S: Value, term: Any, shape: tuple[int, ...], name: str) -> Value:
+    P, call = np.asarray(term.points, np.float64), ops.call
+    near = call("MatMul", ops.weight(f"{name}.points", 2 / term.width * P[None]), S)
+    near = call("Sub", near, ops.weight(f"{name}.squares", (P**2).sum(axis=1)[None, :, None] / term.width))
+    own = call("Div", call("ReduceSum", call("Mul", S, S), axes=[1]), float(term.width))
+    return call("Exp", call("Sub", near, own))
+
+
 TERMS: dict[type[Term], Callable[..., Value]] = {
     Identity: _identity,
     Power: _power,
@@ -216,6 +225,7 @@ TERMS: dict[type[Term], Callable[..., Value]] = {
     NormalizedQuadratic: _normalized_quadratic,
     Polynomial: _polynomial,
     Relu: _relu,
+    Kernel: _kernel,
 }
 
 

@@ -145,6 +145,7 @@ OPERATIONS: dict[str, Any] = {
     "Mul": lambda torch, x, y: x * y,
     "ReduceSum": lambda torch, x, axes: x.sum(dim=axes, keepdim=True),
     "Relu": lambda torch, x: x.relu(),
+    "Exp": lambda torch, x: x.exp(),
     "Reshape": lambda torch, x, shape: x.reshape(shape),
     "Round": lambda torch, x: x.round(),
     "Sign": lambda torch, x: x.sign(),

@@ -6,13 +6,14 @@ A network has thousands of nodes, so a loaded layer keeps the stacked arrays and
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from higsfa.core.expansion.expansion import Expansion
+from higsfa.core.expansion.kernel import Kernel
 from higsfa.core.node.frontend import Frontend, Projection
 from higsfa.core.node.node import Node
 from higsfa.io.container import Arrays, Tensors, refuse, refusing
@@ -38,6 +39,10 @@ class NodeShape:
     def n_expanded(self) -> int:
         return self.expansion.size(self.n_inputs // self.children, self.children)
 
+    @property
+    def has_kernel(self) -> bool:
+        return isinstance(self.expansion.terms[0], Kernel)
+
 
 def pack_nodes(nodes: Sequence[Node], arrays: Arrays, prefix: str) -> None:
     """Stack the arrays of a layer's nodes."""
@@ -52,6 +57,11 @@ def pack_nodes(nodes: Sequence[Node], arrays: Arrays, prefix: str) -> None:
         projections: list[Any] = [f.projection for f in frontends]
         arrays[f"{prefix}axes"] = np.stack([p.matrix.T for p in projections])
         arrays[f"{prefix}axes_mean"] = np.stack([p.mean for p in projections])
+    kernel = frontends[0].expansion.terms[0]
+    if isinstance(kernel, Kernel):
+        assert kernel.points is not None
+        arrays[f"{prefix}points"] = kernel.points
+        arrays[f"{prefix}width"] = np.array([kernel.width])
     for name in STACKED:
         arrays[prefix + name] = np.concatenate([getattr(node, name) for node in nodes])
     for name in FLAT:
@@ -150,7 +160,11 @@ class StoredNodes(Sequence[Node]):
         low, high = (arrays["low"][p], arrays["high"][p]) if shape.clipped else (None, None)
         if shape.n_raw is not None:
             projection = Projection(_laid_out(arrays["axes"][p].T, column_major), arrays["axes_mean"][p])
-        return Frontend(shape.expansion, shape.children, shape.n_inputs, arrays["center"][p], low, high, projection)
+        expansion = shape.expansion
+        if shape.has_kernel:
+            kernel: Any = expansion.terms[0]
+            expansion = Expansion((replace(kernel, points=arrays["points"], width=float(arrays["width"][0])),))
+        return Frontend(expansion, shape.children, shape.n_inputs, arrays["center"][p], low, high, projection)
 
 
 def _laid_out(matrix: NDArray[Any], column_major: bool) -> NDArray[Any]:
@@ -184,10 +198,16 @@ def unpack_nodes(tensors: Tensors, prefix: str, shape: NodeShape, n_nodes: int, 
         shapes |= {"low": (n_nodes, I), "high": (n_nodes, I)}
     if shape.n_raw is not None:
         shapes |= {"axes": (n_nodes, shape.n_raw, I), "axes_mean": (n_nodes, shape.n_raw)}
+    if any(isinstance(term, Kernel) for term in shape.expansion.terms):
+        if n_nodes > 1 or len(shape.expansion.terms) > 1 or shape.expansion.terms[0].selection is not None:
+            refuse(f"{prefix}expansion: a kernel is for one node, alone and without a slice")
+        shapes |= {"points": (n_expanded, I), "width": (1,)}
     arrays = {"nodes": table, "delta_values": _deltas(tensors, f"{prefix}delta_values", table[:, 3])}
     arrays |= {name: tensors.take(prefix + name, "F64", size) for name, size in shapes.items()}
     if shape.clipped and np.any(arrays["low"] > arrays["high"]):
         refuse(f"{prefix}low is above {prefix}high")
+    if shape.has_kernel and not arrays["width"][0] > 0:
+        refuse(f"{prefix}width must be positive")
     return StoredNodes(shape, arrays)
 
 

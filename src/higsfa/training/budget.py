@@ -11,6 +11,7 @@ from math import ceil, log2
 from numbers import Integral
 from typing import Any
 
+from higsfa.core.expansion.kernel import n_points
 from higsfa.training.layer import LayerPlan
 
 NETWORK_TILE = 2048
@@ -140,6 +141,7 @@ def make_budget(work: Workload, limit: int, disk: int = 0) -> Budget:
         T = max(plan.frontend_size, plan.n_raw if first_pass else 0)
         sums = 8 * ((work.n_channels + 3) * T * T + (work.n_channels + work.n_atoms) * T)
         kept = 8 * nodes * plan.n_raw**2 if first_pass else 0
+        kept += 32 * n_points(plan.expansion.terms) ** 2  # a kernel of points, its axes, and its root in two precisions
         # Sums of fields that share weights wait on the levels of a tree, and in each thread for their turn.
         if plan.shared and nodes > 1:
             folded = 8 * (work.n_channels + 1) * (T * T + T)

@@ -26,6 +26,7 @@ from higsfa.core.sums.sums import Sums, Tree, merge
 from higsfa.core.sums.tile import Plan, Tile
 from higsfa.training.gather import first_shifts, gather
 from higsfa.training.layer import LayerPlan, Reduce, TrainedLayer, statistics_of, train_nodes
+from higsfa.training.points import spread_over
 from higsfa.training.runner import Runner, one_blas_thread, one_by_one
 from higsfa.training.statistics import add_fields
 from higsfa.training.stores import Block, Schedule, feature_major, field_of, round_block
@@ -151,6 +152,19 @@ def _fold(job: Job, shifts: list[Floats], plan: Plan, block: int) -> list[Sums]:
         return [node.tree.total() for node in nodes]
 
 
+def _sizes(plan: Plan, block: int, rows: int) -> list[int]:
+    """How many samples the tiles of a block have."""
+    return [len(tile.rows) for tile in plan.tiles(block, rows)]
+
+
+def _pick(job: Job, plan: Plan, block: int, which: NDArray[np.intp]) -> Block:
+    """Features below of some samples of a block, by their places in the order of its tiles."""
+    tiles = list(plan.tiles(block, job.schedule.rows))
+    with one_blas_thread(), np.errstate(all="ignore"):
+        every = np.concatenate([job.features(tile, (block, t)) for t, tile in enumerate(tiles)], axis=2)
+    return every[:, :, which]
+
+
 def _merge(a: list[Sums], b: list[Sums]) -> list[Sums]:
     """Sums of two ranges of blocks; the inputs are not changed, because a task may run again."""
     return [merge(x.copy(), y) for x, y in zip(a, b, strict=True)]
@@ -196,25 +210,29 @@ class DaskGathering:
     on_node: Callable[[int], None] = lambda _: None
     run: Runner = field(default=one_by_one)
 
+    def some(self, n: int) -> Block:
+        rows = self.schedule.rows
+        sizes = self.client.gather([self._submit(_sizes, own, block, rows) for block, own in self.blocks.items()])
+        places = spread_over([sum(own) for own in sizes], n)
+        held = self._send(self._job(self.plan, ()))
+        parts = zip(self.blocks.items(), places, strict=True)
+        picked = [self._submit(_pick, held, own, block, which) for (block, own), which in parts if len(which)]
+        return np.concatenate(self.client.gather(picked), axis=2)
+
+    def _job(self, plan: LayerPlan, frontends: tuple[Frontend, ...]) -> Job:
+        given = self.below, self.schedule, self.channels, self.dtype, self.keep_bytes
+        return Job(self.fit, self.read, plan, frontends, *given)
+
+    def _send(self, value: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return self._submit(_same, value)
+
     def __call__(
         self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce, fold: bool = False
     ) -> list[Any]:
         n = plan.fields.n_nodes
-        job = Job(
-            self.fit,
-            self.read,
-            plan,
-            frontends,
-            self.below,
-            self.schedule,
-            self.channels,
-            self.dtype,
-            self.keep_bytes,
-        )
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sending large graph")
-            held = self._submit(_same, job)
-            work = self._submit(_same, reduce)
+        held, work = self._send(self._job(plan, frontends)), self._send(reduce)
         begin = min(self.blocks)
         shifts = self._submit(_shifts, held, self.blocks[begin], begin)
         workers = workers_of(self.client)

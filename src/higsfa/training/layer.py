@@ -27,6 +27,7 @@ from higsfa.core.node.solve import NodeOptions
 from higsfa.core.sums.accumulate import NodeSums
 from higsfa.core.sums.sums import Pool
 from higsfa.training.gather import first_shifts, gather, in_blocks
+from higsfa.training.points import frontends_with_points, solved, some_features
 from higsfa.training.runner import Runner
 from higsfa.training.statistics import FieldTree, GraphStatistics, Origin
 from higsfa.training.stores import Block, Features, Schedule, Store, field_of, round_block
@@ -224,6 +225,9 @@ class Gathering(Protocol):
     @property
     def run(self) -> Runner: ...
 
+    def some(self, n: int) -> Block:
+        """The features below of n samples, evenly spread over all of them in the order of tiles."""
+
     def __call__(
         self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce, fold: bool = False
     ) -> list[Any]:
@@ -255,6 +259,9 @@ class ThreadGathering:
     use: Callable[[int, Node], None] = lambda p, node: None
     fields: FieldTree | None = None
     pool: Pool = field(default_factory=Pool)
+
+    def some(self, n: int) -> Block:
+        return some_features(self.below.tile, self.schedule.samples, n)
 
     def __call__(
         self, plan: LayerPlan, frontends: tuple[Frontend, ...], reduce: Reduce, fold: bool = False
@@ -355,10 +362,11 @@ def train_nodes(gathering: Any, means: Floats | None, choose: Choose | None = No
     some = plan.n_trained < plan.fields.n_nodes
     gathering = replace(gathering, plan=plan.trained) if some else gathering
     frontends = make_frontends(gathering, means)
+    frontends = frontends_with_points(gathering, frontends)
     if choose is not None:
         plan = choose(frontends)
         gathering = replace(gathering, plan=plan.trained if some else plan)
-    solve = partial(GraphStatistics.solve, options=plan.options, clip_range=plan.clip_range)
+    solve = partial(solved, options=plan.options, clip_range=plan.clip_range)
     if plan.shared:
         (whole,) = gathering(gathering.plan, frontends, GraphStatistics.without_groups, fold=True)
         return TrainedLayer(plan, (solve(whole),))

@@ -18,6 +18,7 @@ term                     rows
 ``polynomial<n>``        all monomials of degree 1 to n, jointly over all children, degree by degree
 ``normalized_quadratic`` x_i x_j / (1 + ||x||^2), i <= j, over the selected inputs of all children
 ``relu<n>``              max(0, w'x) for n fixed, random-looking combinations w of +1 and -1, over all children
+``kernel<n>``            exp(-||x - p||^2 / mean ||p||^2) for n samples p; alone, in a layer of one node
 ======================== ============================================================================
 
 Blocks are feature-major, (inputs, samples), so that every operation runs along contiguous rows.
@@ -35,6 +36,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from higsfa.core.expansion.kernel import Kernel
 from higsfa.core.expansion.monomials import Array
 from higsfa.core.expansion.terms import (
     Function,
@@ -53,7 +55,9 @@ from higsfa.core.native.library import COPY, NORMALIZE, Program
 
 __all__ = ["Expansion", "FunctionExpansion", "as_expansion", "parse_expansion"]
 
-KNOWN_TERMS = "identity, power<p>, signed_power<p>, quadratic, polynomial<n>, normalized_quadratic, max2, relu<n>"
+KNOWN_TERMS = (
+    "identity, power<p>, signed_power<p>, quadratic, polynomial<n>, normalized_quadratic, max2, relu<n>, kernel<n>"
+)
 
 _PLAIN: dict[str, type[Term]] = {
     "identity": Identity,
@@ -69,6 +73,7 @@ _NUMBERED: dict[str, tuple[Callable[[str, Selection | None], Term], re.Pattern[s
     "signed_power": (lambda p, s: SignedPower(float(p), selection=s), _REAL, "signed_power0.8"),
     "polynomial": (lambda n, s: Polynomial(int(n), selection=s), _WHOLE, "polynomial3"),
     "relu": (lambda n, s: Relu(int(n), selection=s), _WHOLE, "relu500"),
+    "kernel": (lambda n, s: Kernel(int(n), selection=s), _WHOLE, "kernel500"),
 }
 _SLICE = re.compile(r"\[\s*(?:([0-9]+)|([0-9]*)\s*:\s*([0-9]*))\s*\]\s*")
 
