@@ -210,7 +210,7 @@ def test_the_largest_eigenvalue_is_found(seed):
     assert_allclose(linalg._largest_eigenvalue(C), np.linalg.eigvalsh(C)[-1], rtol=1e-4)
 
 
-@pytest.mark.parametrize("n_copies, n_others", [(2, 60), (3, 300)])
+@pytest.mark.parametrize(("n_copies", "n_others"), [(2, 60), (3, 300)])
 def test_a_group_of_copies_does_not_hide_larger_eigenvalues_from_the_rank_cut(n_copies, n_others):
     """Copies have the longest column, and are uncorrelated with the others, which share the largest eigenvalue."""
     n = n_copies + n_others
