@@ -426,3 +426,13 @@ def test_a_recording_goes_on_after_an_error_as_if_there_had_been_none(monkeypatc
 def test_statistics_of_other_graphs_are_not_taken_away():
     with pytest.raises(ValueError, match="different graphs"):
         SFA().fit(X).statistics_ - GSFA(graph="clustered").fit(X, KIND).statistics_
+
+
+def test_the_least_integer_is_not_taken_for_a_small_number():
+    from higsfa.estimators.validation import is_harmless
+
+    for dtype in (np.int32, np.int64):
+        assert not is_harmless(np.array([[np.iinfo(dtype).min, 1]], dtype))
+    assert is_harmless(np.array([[-128, 1]], np.int8))
+    assert is_harmless(np.array([[True, False]]))
+    assert is_harmless(np.zeros((0, 2), np.uint8))

@@ -208,3 +208,20 @@ def test_the_largest_eigenvalue_is_found(seed):
     X = rng.standard_normal((10 + 5 * seed, 30)) * (0.0 if seed == 0 else np.geomspace(1, 10**-seed, 30))
     C = X.T @ X
     assert_allclose(linalg._largest_eigenvalue(C), np.linalg.eigvalsh(C)[-1], rtol=1e-4)
+
+
+@pytest.mark.parametrize(("n_copies", "n_others"), [(2, 60), (3, 300)])
+def test_a_group_of_copies_does_not_hide_larger_eigenvalues_from_the_rank_cut(n_copies, n_others):
+    """Copies have the longest column, and are uncorrelated with the others, which share the largest eigenvalue."""
+    n = n_copies + n_others
+    C = np.eye(n)
+    C[:n_copies, :n_copies] = 1.0
+    C[n_copies:, n_copies:] = 0.95 * np.sqrt((n_copies - 1) / (n_others - 1))
+    np.fill_diagonal(C, 1.0)
+    tolerance = 1e-6
+    C[0, 1] = C[1, 0] = 1.0 - 3 * tolerance  # a direction that is too weak for the others, not for the copies
+    if n_copies > 2:
+        C[0, 2] = C[2, 0] = C[0, 1]
+    assert linalg._largest_eigenvalue(C) == pytest.approx(np.linalg.eigvalsh(C)[-1], rel=1e-5)
+    ranks = {linalg.Pencil(np.eye(n), C, np.ones(n), tolerance, diagonal=each).rank for each in (False, True)}
+    assert len(ranks) == 1

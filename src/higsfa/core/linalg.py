@@ -312,7 +312,8 @@ def _bound(C: Floats) -> float:
 
 def _largest_eigenvalue(C: Floats) -> float:
     """The largest eigenvalue of a positive semidefinite matrix, to about 1e-6: some steps of the power method."""
-    x, value = C[:, np.argmax(np.einsum("ij,ij->j", C, C))], 0.0
+    # Not from a column, nor from ones: variables that are uncorrelated with it may have the largest eigenvalue.
+    x, value = C @ np.random.default_rng(0).standard_normal(len(C)), 0.0
     for _ in range(MOST_STEPS):
         x = x / max(float(np.sqrt(x @ x)), TINY)
         y = C @ x

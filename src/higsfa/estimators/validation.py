@@ -228,7 +228,7 @@ def is_plain(estimator: Any, X: Any) -> bool:
 def is_harmless(X: np.ndarray) -> bool:
     """Whether all numbers are finite and below 1e9, as one product tells; False if that is not certain."""
     if X.dtype.kind != "f":
-        return bool(np.abs(X).max(initial=0) <= 1e9)
+        return bool(X.min(initial=0) >= -1e9 and X.max(initial=0) <= 1e9)  # abs of the least integer is negative
     with np.errstate(all="ignore"):
         flat = X.ravel(order="K")
         return bool(flat @ flat < 1e18)
