@@ -193,13 +193,13 @@ def test_no_more_directions_are_positive_than_counted_and_all_of_a_definite_matr
     if by_wrappers:
         monkeypatch.setattr(linalg, "_routines", {})
     rng, n = np.random.default_rng(seed), 5 + 20 * seed
-    values = rng.uniform(0.1, 1, n)
+    values, floor = rng.uniform(0.1, 1, n), seed - 2.0
     Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
-    assert linalg.positive_directions(Q * values @ Q.T) == n
+    assert linalg.positive_directions(Q * (floor + values) @ Q.T, floor) == n
     values[: 1 + seed] *= -1
-    M = np.tril(Q * values @ Q.T)
-    assert n - n // 2 <= linalg.positive_directions(M) <= n - 1 - seed
-    assert linalg.positive_directions(np.zeros((0, 0))) == 0
+    M = np.tril(Q * (floor + values) @ Q.T)
+    assert n - n // 2 <= linalg.positive_directions(M, floor) <= n - 1 - seed
+    assert linalg.positive_directions(np.zeros((0, 0)), 0.0) == 0
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -123,9 +123,10 @@ def eigenvalues(M: Floats) -> Floats:
     return np.asarray(np.linalg.eigvalsh(M), np.float64)
 
 
-def positive_directions(M: Floats) -> int:
-    """Steps of a Cholesky decomposition with pivoting that are possible: so many eigenvalues, or more, are positive."""
+def positive_directions(M: Floats, floor: float) -> int:
+    """Steps of a Cholesky decomposition of M - floor with pivoting: so many eigenvalues, or more, are above the floor."""
     n, M = len(M), M.copy()
+    M.flat[:: n + 1] -= floor
     if n == 0:
         return 0
     if not _routines:
@@ -198,8 +199,8 @@ class Reflection:
         k = U.shape[1]
         G = M @ W
         H = G - 0.5 * U @ (W.T @ G)
-        dyads = U[k:] @ H[k:].T
-        return np.asarray(M[k:, k:] - dyads - dyads.T)
+        dyads = np.hstack([U[k:], H[k:]]) @ np.hstack([H[k:], U[k:]]).T
+        return np.subtract(M[k:, k:], dyads, out=dyads)
 
     def extend(self, columns: Floats) -> Floats:
         """Vectors (n - k, m) in all n coordinates."""
@@ -230,8 +231,7 @@ class Pencil:
         self._used = np.flatnonzero(scale > 0)
         self._inverse = 1.0 / scale[self._used]
         self._n_variables = len(C)
-        used, units = np.ix_(self._used, self._used), np.outer(self._inverse, self._inverse)
-        self._C, self._A, self._noise = C[used] * units, A[used] * units, noise
+        self._C, self._A, self._noise = self._standardised(C), self._standardised(A), noise
         self._axes: Floats | None = None
         self._reflection: Reflection | None = None
         if len(self._C) and (diagonal or not self._leave_out(tolerance)):
@@ -241,13 +241,18 @@ class Pencil:
             self._A = self._axes.T @ whole(self._A) @ self._axes
         self.rank = len(self._A)
 
+    def _standardised(self, M: Floats) -> Floats:
+        """A matrix of the variables that are used, in units of their scales."""
+        some = M if len(self._used) == len(M) else M[np.ix_(self._used, self._used)]
+        out = some * self._inverse
+        out *= self._inverse[:, None]
+        return out
+
     def _leave_out(self, tolerance: float) -> bool:
         """Leave out the directions in which C has hardly any variance; False if they may be many."""
         n = len(self._C)
         C = whole(self._C)
-        less = C.copy()
-        less.flat[:: n + 1] -= tolerance * _bound(C)
-        n_most = n - positive_directions(less)
+        n_most = n - positive_directions(C, tolerance * _bound(C))
         if n_most == 0 or n_most * FEW > n:
             return n_most == 0
         values, vectors = eigenpairs(C, 0, n_most)
@@ -270,14 +275,11 @@ class Pencil:
 
         This is the Cholesky factor of C, or the columns W with W^T C W = 1 if C was decomposed.
         """
-        A = self._A.copy()
-        A.flat[:: len(A) + 1] += 2.0 * self._noise
+        A, C = (_with_diagonal(self._A, 2.0 * self._noise), self._C)
         if self._axes is not None:
             lengths = 1.0 / np.sqrt(self._variances + self._noise)
             return A * np.outer(lengths, lengths), self._axes * lengths
-        C = self._C.copy()
-        C.flat[:: len(C) + 1] += self._noise
-        factor = np.asarray(np.linalg.cholesky(C), np.float64)
+        factor = np.asarray(np.linalg.cholesky(_with_diagonal(C, self._noise)), np.float64)
         return reduce_pair(A, factor), factor
 
     def values(self) -> Floats:
@@ -297,6 +299,14 @@ class Pencil:
         B = np.zeros((self._n_variables, len(values)))
         B[self._used] = columns * self._inverse[:, None]
         return values, B
+
+
+def _with_diagonal(M: Floats, added: float) -> Floats:
+    """A matrix with a number added to its diagonal; itself for 0."""
+    if added:
+        M = M.copy()
+        M.flat[:: len(M) + 1] += added
+    return M
 
 
 def _bound(C: Floats) -> float:

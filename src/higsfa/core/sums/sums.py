@@ -232,15 +232,16 @@ def covariances(sums: Sums, weighting: Weighting, shift: Floats, precision: floa
     totals = weighting.mix @ sums.weights[:K]
     first = weighting.mix @ sums.first[:K]
     mean, plain_mean = first[0] / totals[0], first[2] / totals[2]
-    vertex, edge, plain_mix = weighting.mix / np.array([[totals[0]], [R / 2.0], [totals[2]]])
+    mix = weighting.mix / np.array([[totals[0]], [R / 2.0], [totals[2]]])
     S, coupled = _group_factors(sums, weighting)
     coupled *= 2.0 / R
-    C = np.tensordot(vertex, sums.second, axes=1) - np.outer(mean, mean)
-    C_dot = np.tensordot(edge, sums.second, axes=1) - S.T @ coupled
+    C, C_dot, plain = np.tensordot(mix, sums.second, axes=1)
+    C -= np.outer(mean, mean)
+    C_dot -= S.T @ coupled
     if sums.edges is not None:
         C_dot += sums.edges / R
-    plain = np.tensordot(plain_mix, sums.second, axes=1) - np.outer(plain_mean, plain_mean)
+    plain -= np.outer(plain_mean, plain_mean)
     # A column like 1e6 + rounding is constant; so is one whose variance drowns in the subtraction of the mean.
     least = (8 * precision * np.abs(shift)) ** 2
-    noise, plain_noise = (least + 64 * precision * np.abs(factors @ squares) for factors in (vertex, plain_mix))
+    noise, plain_noise = (least + 64 * precision * np.abs(factors @ squares) for factors in (mix[0], mix[2]))
     return Covariances(mean, C, C_dot, plain_mean, plain, noise, plain_noise, precision)
