@@ -30,7 +30,7 @@
 #endif
 
 /* Changes whenever the routines or their arguments do. */
-EXPORT int64_t higsfa_kernels_version(void) { return 8; }
+EXPORT int64_t higsfa_kernels_version(void) { return 9; }
 
 enum { ROWS, BYTES, SAMPLES, SHORTS }; /* kinds of sources */
 enum { SIDE = 16 };            /* of the squares that samples are turned into rows by */

@@ -52,30 +52,16 @@ static ALWAYS_INLINE void NAME(normalize)(REAL *z, int64_t stride, int64_t m, in
     }
 }
 
-/* How many rows from r on are made alike of inputs that follow each other, as one long row if samples do, too. Of products
-   of a single sample, the first input stays the same. */
-static ALWAYS_INLINE int64_t NAME(alike)(int64_t r, int64_t n_rows, int64_t n, const int32_t *operation,
-                                         const int32_t *first, const int32_t *second, const int32_t *row,
-                                         const REAL *exponent)
-{
-    int64_t m = 1, product = operation[r] == PRODUCT, pairs = product || operation[r] == MAXIMUM;
-    if (operation[r] == NORMALIZE || (product && n > 1))
-        return 1;
-    for (; r + m < n_rows; m++)
-        if (operation[r + m] != operation[r] || row[r + m] != row[r] + m || exponent[r + m] != exponent[r]
-            || first[r + m] != first[r] + (product ? 0 : m) || (pairs && second[r + m] != second[r] + m))
-            break;
-    return m;
-}
-
-/* Rows of z, one after the other: row r is made of inputs first[r] and second[r] as operation[r] says. */
+/* Rows of z, one after the other: row r is made of inputs first[r] and second[r] as operation[r] says. Those of a single
+   sample lie side by side, and alike[r] of them, from r on, are made as one: each of the next inputs, or, if they are
+   products, of the same first input and the next second ones. */
 CLONES void NAME(expand)(const REAL *x, int64_t x_stride, int64_t n, const int32_t *operation, const int32_t *first,
-                         const int32_t *second, const int32_t *row, const REAL *exponent, int64_t n_rows, REAL *z,
-                         int64_t z_stride)
+                         const int32_t *second, const int32_t *row, const int32_t *alike, const REAL *exponent,
+                         int64_t n_rows, REAL *z, int64_t z_stride)
 {
-    int dense = x_stride == n && z_stride == n;
+    int dense = n == 1 && x_stride == 1 && z_stride == 1;
     for (int64_t r = 0, m; r < n_rows; r += m) {
-        m = dense ? NAME(alike)(r, n_rows, n, operation, first, second, row, exponent) : 1;
+        m = dense ? alike[r] : 1;
         const REAL *a = x + first[r] * x_stride, *b = x + second[r] * x_stride;
         REAL *restrict out = z + row[r] * z_stride, p = exponent[r];
         int64_t all = m * n;
@@ -340,7 +326,7 @@ typedef void (*NAME(Axpy))(int *, REAL *, const REAL *, int *, REAL *, int *);
 typedef struct {
     int64_t n_raw, n_inputs, n_variables, n_operations;
     const REAL *projection, *center, *low, *high;
-    const int32_t *operation, *first, *second, *row;
+    const int32_t *operation, *first, *second, *row, *alike;
     const REAL *exponent, *shift;
     NAME(Syrk) syrk;
     NAME(Gemm) gemm;
@@ -414,13 +400,31 @@ static WIDE void NAME(multiply_few)(int64_t m, int64_t k, const REAL *A, const R
         NAME(multiply_rows)(1, n_vectors, n, k, A + r * k, 1, k, B, b_stride, C + r * c_stride, c_stride);
 }
 
-/* c += A b for a single sample and some rows of A, (n_rows, k). */
-static ALWAYS_INLINE WIDE void NAME(multiply_one)(const int n_rows, int64_t k, const REAL *A, const REAL *b, REAL *c,
-                                                  int64_t c_stride)
+/* The sums of the numbers of four vectors. */
+static ALWAYS_INLINE WIDE void NAME(add_up)(const VECTOR *v, REAL *sum)
 {
-    VECTOR sum[4];
+#if LANES == 16
+    VECTOR a = _mm512_add_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+    VECTOR b = _mm512_add_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
+    __m512d c = _mm512_castps_pd(a), d = _mm512_castps_pd(b);
+    VECTOR all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(c, d)), _mm512_castpd_ps(_mm512_unpackhi_pd(c, d)));
+    all = _mm512_add_ps(all, _mm512_shuffle_f32x4(all, all, 0x4e));
+    all = _mm512_add_ps(all, _mm512_shuffle_f32x4(all, all, 0xb1));
+    _mm_storeu_ps(sum, _mm512_castps512_ps128(all));
+#else
+    for (int r = 0; r < 4; r++)
+        sum[r] = OF(reduce_add)(v[r]);
+#endif
+}
+
+/* c = A b - offset for a single sample and some rows of A, (n_rows, k); without an offset if it is null. */
+static ALWAYS_INLINE WIDE void NAME(multiply_one)(const int n_rows, int64_t k, const REAL *A, const REAL *b,
+                                                  const REAL *offset, REAL *c, int64_t c_stride)
+{
+    VECTOR sum[8];
+    REAL total[8];
     int64_t j = 0;
-    UNROLLED for (int r = 0; r < n_rows; r++)
+    UNROLLED for (int r = 0; r < 8; r++)
         sum[r] = OF(setzero)();
     for (; j + LANES <= k; j += LANES) {
         VECTOR own = OF(loadu)(b + j);
@@ -428,19 +432,29 @@ static ALWAYS_INLINE WIDE void NAME(multiply_one)(const int n_rows, int64_t k, c
             sum[r] = OF(fmadd)(OF(loadu)(A + r * k + j), own, sum[r]);
     }
     MASK last = (MASK)(((uint64_t)1 << (k - j)) - 1);
-    UNROLLED for (int r = 0; r < n_rows; r++) {
-        sum[r] = OF(fmadd)(OF(maskz_loadu)(last, A + r * k + j), OF(maskz_loadu)(last, b + j), sum[r]);
-        c[r * c_stride] += OF(reduce_add)(sum[r]);
-    }
+    VECTOR own = OF(maskz_loadu)(last, b + j);
+    UNROLLED for (int r = 0; r < n_rows; r++)
+        sum[r] = OF(fmadd)(OF(maskz_loadu)(last, A + r * k + j), own, sum[r]);
+    NAME(add_up)(sum, total);
+    if (n_rows > 4)
+        NAME(add_up)(sum + 4, total + 4);
+    for (int r = 0; r < n_rows; r++)
+        c[r * c_stride] = total[r] - (offset ? offset[r] : 0);
 }
 
-static WIDE void NAME(multiply_sample)(int64_t m, int64_t k, const REAL *A, const REAL *b, REAL *c, int64_t c_stride)
+static WIDE void NAME(multiply_sample)(int64_t m, int64_t k, const REAL *A, const REAL *b, const REAL *offset, REAL *c,
+                                       int64_t c_stride)
 {
+#define SOME(n_rows)                                                                                                   \
+    NAME(multiply_one)(n_rows, k, A + r * k, b, offset ? offset + r : 0, c + r * c_stride, c_stride)
     int64_t r = 0;
-    for (; r + 4 <= m; r += 4)
-        NAME(multiply_one)(4, k, A + r * k, b, c + r * c_stride, c_stride);
+    for (; r + 8 <= m; r += 8)
+        SOME(8);
+    for (; r + 3 <= m; r += 3)
+        SOME(3);
     for (; r < m; r++)
-        NAME(multiply_one)(1, k, A + r * k, b, c + r * c_stride, c_stride);
+        SOME(1);
+#undef SOME
 }
 #endif
 
@@ -448,15 +462,19 @@ static WIDE void NAME(multiply_sample)(int64_t m, int64_t k, const REAL *A, cons
 static void NAME(multiply)(NAME(Gemm) gemm, const REAL *A, int64_t m, int64_t k, const REAL *B, int64_t b_stride,
                            int64_t n, const REAL *c, REAL *C, int64_t c_stride)
 {
+#ifdef WIDE
+    int wide = __builtin_cpu_supports("avx512f") != 0;
+    if (wide && n == 1 && b_stride == 1) {
+        NAME(multiply_sample)(m, k, A, B, c, C, c_stride);
+        return;
+    }
+#endif
     for (int64_t r = 0; r < m; r++)
         for (int64_t j = 0; j < n; j++)
             C[r * c_stride + j] = c ? -c[r] : 0;
 #ifdef WIDE
-    if (__builtin_cpu_supports("avx512f")) {
-        if (n == 1 && b_stride == 1)
-            NAME(multiply_sample)(m, k, A, B, C, c_stride);
-        else
-            NAME(multiply_few)(m, k, A, B, b_stride, n, C, c_stride);
+    if (wide) {
+        NAME(multiply_few)(m, k, A, B, b_stride, n, C, c_stride);
         return;
     }
 #endif
@@ -639,8 +657,8 @@ EXPORT void NAME(sum_tile)(const NAME(Front) *front, const NAME(Source) *source,
             NAME(inputs)(front, source, a, c - a, raw, inputs, stride);
             if (low)
                 NAME(widen)(inputs, stride, front->n_inputs, b - a, low, high);
-            NAME(expand)(x, stride, c - a, front->operation, front->first, front->second, front->row, front->exponent,
-                         front->n_operations, rows, stride);
+            NAME(expand)(x, stride, c - a, front->operation, front->first, front->second, front->row, front->alike,
+                         front->exponent, front->n_operations, rows, stride);
             if (front->shift)
                 NAME(load)(rows, stride, 0, T, c - a, front->shift, 0, 0, rows, stride);
             if (by_samples) {
@@ -727,8 +745,8 @@ EXPORT void NAME(encode_nodes)(int64_t n_nodes, const NAME(Encoder) *const *node
             int64_t some = a + node->chunk < n ? node->chunk : n - a;
             NAME(inputs)(front, &own, a, some, raw, x, stride);
             if (n_slow) {
-                NAME(expand)(x, stride, some, front->operation, front->first, front->second, front->row, front->exponent,
-                             front->n_operations, z, stride);
+                NAME(expand)(x, stride, some, front->operation, front->first, front->second, front->row, front->alike,
+                             front->exponent, front->n_operations, z, stride);
                 NAME(multiply)(front->gemm, node->slow, n_slow, front->n_variables, front->n_operations ? z : x, stride,
                                some, node->slow_offset, y, stride);
                 NAME(load)(y, stride, 0, n_slow, some, 0, 0, 0, Y + a, y_stride);

@@ -64,12 +64,17 @@ COPY, POWER, SIGNED_POWER, MAXIMUM, PRODUCT, NORMALIZE = range(6)
 
 
 class Program(NamedTuple):
-    """Rows of an expansion as elementary operations: row[r] of z from inputs first[r] and second[r]."""
+    """Rows of an expansion as elementary operations: row[r] of z from inputs first[r] and second[r].
+
+    From r on, alike[r] rows are made in the same way of inputs that follow each other; of products, the first input
+    stays the same.
+    """
 
     operation: NDArray[np.int32]
     first: NDArray[np.int32]
     second: NDArray[np.int32]
     row: NDArray[np.int32]
+    alike: NDArray[np.int32]
     exponent: NDArray[np.float64]
 
     @classmethod
@@ -77,11 +82,17 @@ class Program(NamedTuple):
         """From one (operation, first, second, row, exponent) for each row."""
         columns = list(zip(*rows, strict=True)) or [()] * 5
         operation, first, second, row = (np.array(column, np.int32) for column in columns[:4])
-        return cls(operation, first, second, row, np.array(columns[4], np.float64))
+        exponent = np.array(columns[4], np.float64)
+        product, pairs = operation == PRODUCT, np.isin(operation, (PRODUCT, MAXIMUM))
+        goes_on = (np.diff(operation) == 0) & (np.diff(row) == 1) & (np.diff(exponent) == 0)
+        goes_on &= (np.diff(first) == ~product[1:]) & ((np.diff(second) == 1) | ~pairs[1:])
+        ends = np.append(np.flatnonzero(~goes_on | (operation[1:] == NORMALIZE)) + 1, len(row))
+        alike = ends[np.searchsorted(ends, np.arange(len(row)), side="right")] - np.arange(len(row))
+        return cls(operation, first, second, row, alike.astype(np.int32), exponent)
 
 
 LIBRARY = "kernels" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-VERSION = 8
+VERSION = 9
 """Of the routines and their arguments; that of the library must be the same."""
 _NAMES: dict[np.dtype[Any], str] = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 _ARGUMENTS: dict[str, list[Any]] = {

@@ -148,7 +148,7 @@ class _Front(ctypes.Structure):
     _fields_ = [
         *((name, c_int64) for name in ("n_raw", "n_inputs", "n_variables", "n_operations")),
         *((name, c_void_p) for name in ("projection", "center", "low", "high")),
-        *((name, c_void_p) for name in ("operation", "first", "second", "row", "exponent", "shift")),
+        *((name, c_void_p) for name in ("operation", "first", "second", "row", "alike", "exponent", "shift")),
         *((name, c_void_p) for name in ("syrk", "gemm", "axpy")),
     ]
 
@@ -189,7 +189,7 @@ class Front:
             *((None if name is None else frontend.cast(name, dtype), n_inputs) for name in (low, high)),
         ]
         program = None if programs is None else programs[for_sums]
-        steps = (None,) * 5 if program is None else (*program[:4], program.exponent.astype(dtype))
+        steps = (None,) * 6 if program is None else (*program[:5], program.exponent.astype(dtype))
         shift = shift.astype(dtype) if shift is not None and shift.any() else None
         record = _Front(
             n_raw,
