@@ -97,11 +97,12 @@ def network(found: Row) -> str:
         ["bare products of sums and features of all nodes, ms of one core per image", number(found["bare_core_ms"])],
         ["one more image over bare products", number(found["ratio"])],
         [f"solving all {found['nodes']:,} nodes, seconds of one core", number(found["solving_core_seconds"])],
-        [f"fit of {few:,} images on {found['threads']} threads, s", number(found["fit_seconds"][0])],
-        [f"fit of {many:,} images on {found['threads']} threads, s", number(found["fit_seconds"][1])],
-        [f"fit of {few:,} images on one thread, s", number(found["one_thread_seconds"])],
+        [f"fit of {few:,} images on one thread, s", number(found["one_thread_seconds"][0])],
+        [f"fit of {many:,} images on one thread, s", number(found["one_thread_seconds"][1])],
+        [f"fit of {few:,} images on {found['threads']} threads, s", number(found["fit_seconds"])],
         [f"{found['threads']} threads are faster than one, times", number(found["speedup"])],
         ["the same for the bare products alone, times", number(found["bare_speedup"])],
+        ["the first over the second", number(found["gained"])],
         [f"peak memory beyond {number(found['image_mib'])} MiB of images, MiB", number(found["peak_mib"])],
     ]
     if "solving" in found:
@@ -121,8 +122,12 @@ def growth(size: Row, parallel: Row) -> str:
         (f"inputs ({size['inputs']['samples']:,} samples)", size["inputs"]),
     ]
     where = f"{parallel['samples']:,} images of {parallel['shape'][0]} x {parallel['shape'][1]}"
-    curves += [(f"{kind} ({where})", parallel[kind]) for kind in ("threads", "workers") if kind in parallel]
-    return table(
+    kinds = [kind for kind in ("threads", "bare products", "workers") if kind in parallel]
+    curves += [(f"{kind} ({where})", parallel[kind]) for kind in kinds]
+    gained = (
+        f"\nTwo threads gain {number(parallel['gained'])} of what they gain on the bare products of that network.\n"
+    )
+    return gained + table(
         ["", "sizes", "seconds", "exponent"],
         [
             [
@@ -156,7 +161,7 @@ def files(rows: list[Row]) -> str:
     )
 
 
-RATIOS = ("ratio", "cpu_ratio", "sums_ratio", "features_ratio", "speedup", "exponent")
+RATIOS = ("ratio", "cpu_ratio", "sums_ratio", "features_ratio", "speedup", "gained", "exponent")
 
 
 def ratios(content: Any, name: str = "") -> dict[str, float]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from _data import pictures
 from _timing import Task, take_turns
+from paper_network import bare_products
 
 from higsfa import presets, sources
 from higsfa.graphs import SerialGraph
@@ -58,21 +59,26 @@ def by_threads_and_workers(n: int, size: int, rounds: int) -> tuple[dict[str, An
             own = {"graph": graph, "layer_params": {"shrinkage": 0.0}, **how}
             return lambda: presets.pyramid((size, size), 40, front=None, **own).fit(sources.npy(path), labels["age"])
 
+        trained = task(n_jobs=2)()._trained
         tasks = {f"threads {k}": task(n_jobs=k) for k in (1, 2)}
+        tasks |= {f"bare products {k}": lambda k=k: bare_products(trained, n, k) for k in (1, 2)}  # type: ignore[misc]
         try:
-            tasks |= {f"workers {k}": _on_cluster(clusters, k, task(engine="dask")) for k in (1, 2)}
+            tasks |= {f"workers {k}": on_cluster(clusters, k, task(engine="dask")) for k in (1, 2)}
         except ImportError:
             left_out.append("dask and distributed are not installed (pip install 'higsfa[dask]')")
         timings = take_turns(tasks, rounds)
     result: dict[str, Any] = {"samples": n, "shape": [size, size]}
-    for kind in ("threads", "workers"):
+    for kind in ("threads", "workers", "bare products"):
         if f"{kind} 1" in timings:
             x, seconds = [1, 2], [timings[f"{kind} {k}"].best for k in (1, 2)]
             result[kind] = {"x": x, "seconds": seconds, "exponent": _exponent(x, seconds)}
+    one, two = result["threads"]["seconds"]
+    bare_one, bare_two = result["bare products"]["seconds"]
+    result["gained"] = (one / two) / (bare_one / bare_two)
     return result, left_out
 
 
-def _on_cluster(clusters: ExitStack, workers: int, task: Task) -> Task:
+def on_cluster(clusters: ExitStack, workers: int, task: Task) -> Task:
     """The task on a cluster of so many worker processes of one thread each."""
     from distributed import Client, LocalCluster
 
