@@ -124,7 +124,7 @@ def eigenvalues(M: Floats) -> Floats:
 
 
 def positive_directions(M: Floats, floor: float) -> int:
-    """Steps of a Cholesky decomposition of M - floor with pivoting: so many eigenvalues, or more, are above the floor."""
+    """So many eigenvalues, or more, are above the floor: steps of a pivoted Cholesky decomposition of M - floor."""
     n, M = len(M), M.copy()
     M.flat[:: n + 1] -= floor
     if n == 0:
@@ -200,7 +200,8 @@ class Reflection:
         G = M @ W
         H = G - 0.5 * U @ (W.T @ G)
         dyads = np.hstack([U[k:], H[k:]]) @ np.hstack([H[k:], U[k:]]).T
-        return np.subtract(M[k:, k:], dyads, out=dyads)
+        np.subtract(M[k:, k:], dyads, out=dyads)
+        return np.asarray(dyads)
 
     def extend(self, columns: Floats) -> Floats:
         """Vectors (n - k, m) in all n coordinates."""
