@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "higsfa" / "core" / "native" / "kernels.c"
-TESTS = ["test_library.py", "test_tile.py", "test_layouts.py", "test_short.py", "../test_scratch.py"]
+TESTS = ["test_library.py", "test_tile.py", "test_layouts.py", "test_short.py", "test_warp.py", "../test_scratch.py"]
 FLAGS = ["-O1", "-g", "-fno-omit-frame-pointer", "-fPIC", "-shared", "-fopenmp-simd", "-DONE_VERSION"]
 SANITIZERS = ["-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all"]
 

@@ -23,6 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from higsfa.core.native.warp import Positions, can_warp
+from higsfa.core.native.warp import warp as warp_images
+
 Floats = NDArray[np.float64]
 
 MAX_SAMPLES = 8  # in either direction, averaged for a pixel of a result; larger pictures are reduced first
@@ -127,16 +130,18 @@ class Warp(ABC):
         self.rows, self.stride = height + self.taps - 1 + 2 * self.margin, width + self.taps - 1
 
     def locate(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
-        """Set positions to x = along_x[c] + across_x[r], y = along_y[c] + across_y[r] for columns c and rows r.
+        """Set positions to x = along_x[c] + across_x[r], y = along_y[c] + across_y[r] for columns c and rows r."""
+        parts = (np.rint(part * 2**FRACTION) for part in (along_x, across_x, along_y, across_y))
+        self.positions = Positions(*(part.astype(self.integer) for part in parts))
 
-        A position is stored as the index of its top left neighbour, and the distances right and down from there.
-        """
-        self.index = np.empty((len(along_x), self.height, self.width), dtype=np.intp)
-        self.index[...] = (np.arange(len(along_x)) * self.rows * self.stride)[:, None, None]
+    def _indices(self) -> None:
+        """Positions of all pixels: the index of the top left neighbour, and the distances right and down from there."""
+        x_columns, x_rows, y_columns, y_rows = self.positions
+        self.index = np.empty((len(x_columns), self.height, self.width), dtype=np.intp)
+        self.index[...] = (np.arange(len(x_columns)) * self.rows * self.stride)[:, None, None]
         offsets = []
-        axes = (along_x, across_x, self.width, 1), (along_y, across_y, self.height, self.stride)
-        for along, across, size, step in axes:
-            column, row = (np.rint(part * 2**FRACTION).astype(self.integer) for part in (along, across))
+        axes = (x_columns, x_rows, self.width, 1), (y_columns, y_rows, self.height, self.stride)
+        for column, row, size, step in axes:
             position = column[:, None, :] + row[:, :, None]
             np.clip(position, 0, (size - 1) << FRACTION, out=position)
             self.index += np.multiply(position >> FRACTION, step, dtype=np.intp)
@@ -153,6 +158,10 @@ class LinearWarp(Warp):
     """Bilinear interpolation between 2 x 2 neighbours."""
 
     taps = 2
+
+    def locate(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
+        super().locate(along_x, across_x, along_y, across_y)
+        self._indices()
 
     def read(self, plane: NDArray[Any]) -> NDArray[Any]:
         padded = np.empty((len(plane), self.rows, self.stride), dtype=self.real)
@@ -186,9 +195,13 @@ class CubicWarp(Warp):
         length = self.batch * max(height * self.wide, self.rows * self.stride)
         self.buffers = [np.zeros(length, dtype=self.real) for _ in range(2)]
         self.scratch = np.empty((3, self.batch, height, width), dtype=self.real)
+        self.is_compiled = can_warp(self.rows * self.stride, self.real, self.integer)
 
     def locate(self, along_x: Floats, across_x: Floats, along_y: Floats, across_y: Floats) -> None:
         super().locate(along_x, across_x, along_y, across_y)
+        if self.is_compiled:
+            return
+        self._indices()
         weights = []
         for offset in (self.right, self.down):  # six times the B-spline at -1, 0, 1 and 2 minus the offset
             rest, square = 1.0 - offset, offset * offset
@@ -197,8 +210,12 @@ class CubicWarp(Warp):
         self.rights, self.downs = weights
 
     def read(self, plane: NDArray[Any]) -> NDArray[Any]:
-        flat = self._coefficients(plane)[self.margin * self.stride :]
+        coefficients = self._coefficients(plane)
         grey, line, term = (array[: len(plane)] for array in self.scratch)
+        if self.is_compiled:
+            warp_images(coefficients, (self.rows, self.stride), self.margin, self.positions, FRACTION, grey)
+            return grey
+        flat = coefficients[self.margin * self.stride :]
         for i, down in enumerate(self.downs):
             for j, right in enumerate(self.rights):
                 read = term if j else line

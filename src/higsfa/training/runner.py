@@ -18,6 +18,11 @@ from threadpoolctl import ThreadpoolController
 
 Work = Callable[[int], None]
 
+# glibc gives the memory of freed arrays back from a threshold on, which is small until a larger array has been freed,
+# and the system clears every page that it hands out again: a tenth of the time that solving nodes takes. This array is
+# the largest one that moves the threshold, to 64 MiB. It is never written to, so it takes no memory.
+np.empty(2**25 - 2**16, np.uint8)
+
 
 class Runner(Protocol):
     """Calls work(0) .. work(n - 1), maybe on several threads. The first error ends it, and is raised."""
@@ -34,7 +39,6 @@ def one_by_one(work: Work, n: int) -> None:
 @contextmanager
 def threads(n_jobs: int) -> Iterator[Runner]:
     """A runner on `n_jobs` threads, of which the calling one is the first; BLAS is held at one thread."""
-    _keep_freed_memory()
     with one_blas_thread():
         if n_jobs == 1:
             yield one_by_one
@@ -42,16 +46,6 @@ def threads(n_jobs: int) -> Iterator[Runner]:
         n_helpers = n_jobs - 1
         with ThreadPoolExecutor(n_helpers) as helpers:
             yield ThreadRunner(helpers, n_helpers)
-
-
-def _keep_freed_memory() -> None:
-    """Have the C library keep the memory of freed arrays for the next ones, where it is glibc.
-
-    It gives memory back to the system from a threshold on, which is small until a larger array has been freed, and the
-    system clears every page that it hands out again: a tenth of the time that solving nodes takes. This array is the
-    largest one that moves the threshold (to 64 MiB). It is never written to, so it takes no memory.
-    """
-    np.empty(2**25 - 2**16, np.uint8)
 
 
 class ThreadRunner:

@@ -22,6 +22,13 @@
 #define CLONES static
 #endif
 
+/* The same, with every product rounded before it is added, as numpy does. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define AS_NUMPY CLONES __attribute__((optimize("fp-contract=off")))
+#else
+#define AS_NUMPY static
+#endif
+
 /* Products of small matrices in the widest registers of the processor; elsewhere BLAS computes them. */
 #if defined(__GNUC__) && defined(__x86_64__) && !defined(NARROW)
 #include <immintrin.h>
@@ -30,7 +37,7 @@
 #endif
 
 /* Changes whenever the routines or their arguments do. */
-EXPORT int64_t higsfa_kernels_version(void) { return 9; }
+EXPORT int64_t higsfa_kernels_version(void) { return 10; }
 
 enum { ROWS, BYTES, SAMPLES, SHORTS }; /* kinds of sources */
 enum { SIDE = 16 };            /* of the squares that samples are turned into rows by */
@@ -161,4 +168,63 @@ EXPORT void shorten_f32(const float *x, int64_t x_stride, int64_t n_rows, int64_
 {
     for (int64_t r = 0; r < n_rows; r++)
         shorten_row(x + r * x_stride, n, codes + r * stride, step + r, first + r);
+}
+
+/* Of a position in fractions of a pixel, from 0 to the last one: the pixel, and how far the position lies beyond it. */
+static ALWAYS_INLINE int32_t pixel_of(int32_t position, int32_t last, int bits, float *beyond)
+{
+    position = position < 0 ? 0 : position > last ? last : position;
+    *beyond = (float)(position & ((1 << bits) - 1)) * (1.0f / (float)(1 << bits));
+    return position >> bits;
+}
+
+/* Six times the cubic B-spline at -1, 0, 1 and 2 minus an offset. */
+static ALWAYS_INLINE void spline_weights(float offset, float *w)
+{
+    float rest = 1.0f - offset, square = offset * offset;
+    float a = rest * rest, b = 3.0f * offset;
+    w[0] = a * rest;
+    b = b - 6.0f;
+    b = b * square;
+    w[1] = b + 4.0f;
+    w[3] = square * offset;
+    w[2] = 6.0f - w[0];
+    w[2] = w[2] - w[1];
+    w[2] = w[2] - w[3];
+}
+
+AS_NUMPY void warp_row(const float *coefficients, int32_t stride, int64_t width, const int32_t *x, const int32_t *y,
+                       int32_t x_row, int32_t y_row, int32_t last_x, int32_t last_y, int bits, float *restrict out)
+{
+    for (int64_t c = 0; c < width; c++) {
+        float right, down, rights[4], downs[4], sum = 0;
+        int32_t at = pixel_of(x[c] + x_row, last_x, bits, &right);
+        at += stride * pixel_of(y[c] + y_row, last_y, bits, &down);
+        spline_weights(right, rights);
+        spline_weights(down, downs);
+        for (int i = 0; i < 4; i++) {
+            float line = coefficients[at + i * stride] * rights[0];
+            for (int j = 1; j < 4; j++) {
+                float term = coefficients[at + i * stride + j] * rights[j];
+                line = line + term;
+            }
+            line = line * downs[i];
+            sum = i ? sum + line : line;
+        }
+        out[c] = sum;
+    }
+}
+
+/* Grey values of n images between pixels, from the coefficients of cubic splines, `size` of them for each image. Pixel
+   (r, c) is read from x = x_columns[c] + x_rows[r] and y likewise, in fractions of a pixel of so many bits. */
+EXPORT void warp_f32(const float *coefficients, int64_t size, int64_t stride, int64_t n, int64_t height, int64_t width,
+                     const int32_t *x_columns, const int32_t *x_rows, const int32_t *y_columns, const int32_t *y_rows,
+                     int64_t bits, float *out)
+{
+    int32_t last_x = (int32_t)((width - 1) << bits), last_y = (int32_t)((height - 1) << bits);
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t r = 0; r < height; r++)
+            warp_row(coefficients + k * size, (int32_t)stride, width, x_columns + k * width, y_columns + k * width,
+                     x_rows[k * height + r], y_rows[k * height + r], last_x, last_y, (int)bits,
+                     out + (k * height + r) * width);
 }

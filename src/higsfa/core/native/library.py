@@ -2,8 +2,8 @@
 
 The library is built from ``kernels.c`` where there is a C compiler. It has three routines for each precision, which
 :mod:`higsfa.core.native` calls: sums over a tile, and features, of expanded variables or of samples as they are; a
-fourth one rounds features to 16 bits. Without it numpy does the same in several passes over memory: the results agree
-to rounding, more slowly.
+fourth one rounds features to 16 bits, and a fifth one reads images between their pixels. Without it numpy does the same
+in several passes over memory: the results agree to rounding (those of the last two to the bit), more slowly.
 
 ``HIGSFA_KERNELS=numpy`` in the environment leaves the library aside; the path of a file there is another build of it.
 """
@@ -92,13 +92,14 @@ class Program(NamedTuple):
 
 
 LIBRARY = "kernels" + {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-VERSION = 9
+VERSION = 10
 """Of the routines and their arguments; that of the library must be the same."""
 _NAMES: dict[np.dtype[Any], str] = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
 _ARGUMENTS: dict[str, list[Any]] = {
     "sum_tile": [*[c_void_p] * 3, *[c_int64] * 2, *[c_void_p] * 8, c_int64, c_void_p],
     "encode_samples": [*[c_void_p] * 2, *[c_int64] * 3, *[c_void_p] * 3, c_int64, c_void_p],
     "shorten": [c_void_p, *[c_int64] * 3, c_void_p, c_int64, *[c_void_p] * 2],
+    "warp": [c_void_p, *[c_int64] * 5, *[c_void_p] * 4, c_int64, c_void_p],
     "encode_nodes": [
         c_int64,
         *[c_void_p] * 3,
