@@ -53,7 +53,7 @@ def test_slow_features_are_those_of_a_node_on_nystroems_variables(n):
     centred = X - X.mean(axis=0)
     assert not kernel.points[n_points:].any()
     assert min(np.abs(centred - p).max(axis=1).min() for p in P) < 1e-12
-    assert_allclose(kernel.width, 2 * (P**2).sum(axis=1).mean())
+    assert_allclose(kernel.width, (P**2).sum(axis=1).mean())
     values, axes = eigh(rows_of(P, P, kernel.width))
     U = rows_of(centred, P, kernel.width) @ (axes / np.sqrt(values)) @ axes.T
     node = GSFA(2, graph="clustered", shrinkage=0.1, expansion="identity").fit(U, label)

@@ -23,8 +23,8 @@ def n_points(terms: tuple[Term, ...]) -> int:
 class Kernel(Term):
     """exp(-|x - p|^2 / width) for n points p, jointly over the selected inputs of all children.
 
-    Points are samples that a network takes when it is trained; `width` is twice their mean square. Without them, a
-    term only says what is wanted.
+    Points are samples that a network takes when it is trained; `width` is their mean square. Without them, a term only
+    says what is wanted.
     """
 
     n: int

@@ -26,8 +26,6 @@ Floats = NDArray[np.float64]
 
 LEAST = 1e-9
 """Of the largest variance, along an axis that points span."""
-WIDTH = 2.0
-"""Of a kernel, in mean squares of its points: with 1, pictures that differ in light or position are hardly alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +62,7 @@ def with_points(frontend: Frontend, raw: Raw) -> Frontend:
     X = frontend.inputs(raw, np.dtype(np.float64), clip=False)
     points = np.zeros((kernel.n, frontend.n_inputs))
     points[: X.shape[1]] = X.T
-    width = WIDTH * float(np.einsum("ij,ij->", X, X)) / X.shape[1] or 1.0
-    kernel = replace(kernel, points=points, width=width)
+    kernel = replace(kernel, points=points, width=float(np.einsum("ij,ij->", X, X)) / X.shape[1] or 1.0)
     K = np.empty((kernel.n, X.shape[1]))
     kernel.fill(X[None], K)
     values, axes = scipy.linalg.eigh(K[: X.shape[1]])
