@@ -1,5 +1,7 @@
 """The front end of a network: what it computes, that the network goes through it, and that it is kept."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -148,6 +150,20 @@ def test_pictures_of_another_range_are_not_taken_for_dark_ones(white):
     bright = images / images.max()
     expected = OrientedEdges().fit_transform((bright * 255).round().astype(np.uint8))
     np.testing.assert_allclose(OrientedEdges().fit_transform(bright * white), expected, atol=0.05)
+
+
+@pytest.mark.parametrize(("fitted", "given"), [(1.0, 255.0), (255.0, 1.0)])
+def test_new_pictures_of_another_range_are_told(fitted, given):
+    rng = np.random.default_rng(0)
+    X = rng.random((40, 16, 16))
+    net, edges = HiGSFA().fit(fitted * X, np.arange(40) % 2), OrientedEdges().fit(fitted * X)
+    for transform in (net.transform, edges.transform):
+        with pytest.warns(UserWarning, match=f"white is {given:g} in these pictures, but was {fitted:g}"):
+            transform(given * X)
+        for new in (fitted * X, 0 * X, X[:0]):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                transform(new)
 
 
 @pytest.mark.filterwarnings("ignore:Can't test estimator")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from math import prod
 from numbers import Integral
 from typing import Any
@@ -31,6 +32,8 @@ MOST_CELLS = 16
 """Cells on the longer side, with cell="auto"."""
 N_PILOT, PILOT_VALUES = 512, 2**25
 """Pictures, and pixels of them in all, that are looked at when fitting."""
+N_LOOKED_AT = 16
+"""New pictures that tell where black and white are."""
 MOST_CHANNELS = 4
 
 
@@ -120,6 +123,20 @@ class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         cell = max(3, round(max(shape[:2]) / MOST_CELLS)) if self.cell == "auto" else int(self.cell)
         return Edges(shape, min(cell, *shape[:2]), int(self.directions), black, white)
 
+    def check_range(self, source: Source) -> None:
+        """Warn of new pictures from 0 to 1 where those of `fit` went from 0 to 255, or the other way round."""
+        images = source.take(evenly_spread(len(source), N_LOOKED_AT))
+        if not images.size or not images.max() > 0:
+            return
+        white = pixel_range(images)[1]
+        if {white, self.edges_.white} == {1.0, 255.0}:
+            warnings.warn(
+                f"X: white is {white:g} in these pictures, but was {self.edges_.white:g} in those that fit saw; scale "
+                "them alike, or estimates mean little",
+                UserWarning,
+                stacklevel=3,
+            )
+
     def seen(self, source: Source) -> Source:
         """A source of the cells of pictures, (n, rows, columns, channels)."""
         return Mapped(source, self.edges_.out_shape, np.dtype(np.float32), self.edges_)
@@ -142,6 +159,7 @@ class OrientedEdges(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator
         """
         check_is_fitted(self)
         source = check_data(self, X, reset=False, min_samples=0, allow_nd=True)
+        self.check_range(source)
         out = np.empty((len(source), self._n_features_out), np.float32)
         for where, part in batches(source, 1024):
             out[where] = self.edges_(part).reshape(len(part), -1)

@@ -332,6 +332,7 @@ class Network(Shown, Extractor):
             raise ValueError(f"samples have shape {source.shape}, but the network was trained for {self.input_shape_}")
         given = product_dtype(source.dtype)
         if self.front_ is not None:
+            self.front_.check_range(source)
             source = self.front_.seen(source)
         dtype = product_dtype(source.dtype)
         plans = [layer.plan for layer in self._trained]
