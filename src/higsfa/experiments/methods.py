@@ -209,8 +209,17 @@ def extract(
     start, views, networks = time.perf_counter(), views_of(config), []
     parts = shares(sets.network, config.n_members(len(np.unique(sets.network.rows))))
     for number, part in enumerate(parts, 1):
+        network = make_network(
+            config,
+            labels,
+            part.source.shape,
+            method.network,
+            n_samples=counted_samples(part.source.sample_index),
+            delta_threshold=method.delta_threshold,
+            engine=engine,
+        )
         name = what if len(parts) == 1 else f"{what}, network {number} of {len(parts)}"
-        networks.append(_trained(method, config, labels, part, checkpoint / str(number), log, engine, name))
+        networks.append(_trained(network, part, checkpoint / str(number), log, name))
     fitted, transform = time.perf_counter(), joined(networks)
     with in_one_line(what):
         log.stage(f"{what}: features of {len(sets.supervised):,} training samples")
@@ -224,32 +233,13 @@ def extract(
     return Extracted(members, networks, seconds)
 
 
-def _trained(
-    method: Method,
-    config: Config,
-    labels: list[Label],
-    part: Samples,
-    checkpoint: Path,
-    log: Log,
-    engine: str,
-    what: str,
-) -> Any:
-    """One network, trained on samples."""
+def _trained(network: Any, part: Samples, checkpoint: Path, log: Log, what: str) -> Any:
     source, n = part.source, len(part)
-    network = make_network(
-        config,
-        labels,
-        source.shape,
-        method.network,
-        n_samples=counted_samples(source.sample_index),
-        delta_threshold=method.delta_threshold,
-        engine=engine,
-    )
     with in_one_line(what):
         steps = network.estimate_cost(n, input_shape=source.shape).passes * n
         log.stage(f"{what}: train on {n:,} samples", steps)
         # A progress bar cannot travel to the workers of a cluster.
-        counted = source if engine == "dask" else Counted(source, log.progress, steps)
+        counted = source if network.engine == "dask" else Counted(source, log.progress, steps)
         return network.fit(counted, part.labels, checkpoint=checkpoint).set_params(engine="threads")
 
 

@@ -49,7 +49,7 @@ def follows(
                 continue  # not a key; a test wants it in `types`, or left out by name
             default = ... if given.default is Parameter.empty else given.default
             fields[name] = (kind | None, None) if optional else (kind, default)
-        origin = {"__base__": table, "__doc__": table.__doc__, "__module__": table.__module__}
+        origin: dict[str, Any] = {"__base__": table, "__doc__": table.__doc__, "__module__": table.__module__}
         return create_model(table.__name__, **origin, **fields)
 
     return extended
