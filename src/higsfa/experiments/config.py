@@ -181,10 +181,10 @@ class DistortionTable(Table):
     supervised_copies: Copies | Literal["auto"] = 1
 
     def n_copies(self, n_samples: int) -> tuple[int, int]:
-        """Copies for networks and for the supervised step; "auto" makes about 60,000 samples, at most 8 of each."""
+        """Copies for networks and for the supervised step; "auto": about 60,000 samples, at most 8 of each, and 1."""
         usual = min(max(1, round(AUTO_SAMPLES / max(1, n_samples))), MAX_AUTO_COPIES)
         network = usual if self.copies == "auto" else self.copies
-        return network, min(2, network) if self.supervised_copies == "auto" else self.supervised_copies
+        return network, 1 if self.supervised_copies == "auto" else self.supervised_copies
 
 
 Steps = Annotated[int, Field(ge=1, le=100_000)]
