@@ -7,6 +7,7 @@ import pytest
 import tomli_w
 
 from higsfa import HiGSFA
+from higsfa.estimators.layer import counted_samples
 from higsfa.experiments import ExperimentError, Run, load_config, train, with_values
 from higsfa.experiments.methods import make_network
 from higsfa.experiments.split import joined, make_sets, shares
@@ -48,8 +49,9 @@ def test_networks_share_the_copies_of_all_pictures(config, run):
 
 def test_each_network_is_that_of_its_share(config, run):
     sets = make_sets(config, run.experiment.folds[0])
+    n = counted_samples(sets.network.source.sample_index)
     for part, (network, _) in zip(shares(sets.network, 2), run.members, strict=True):
-        alone = make_network(config, run.experiment.labels, part.source.shape, n_samples=len(part))
+        alone = make_network(config, run.experiment.labels, part.source.shape, n_samples=n)
         alone.fit(np.asarray(part.source), part.labels)
         images = np.asarray(sets.test.source)[:10]
         np.testing.assert_allclose(network.transform(images), alone.transform(images), rtol=1e-3, atol=1e-3)

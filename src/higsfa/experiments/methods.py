@@ -208,13 +208,14 @@ def extract(
         return _linear(method, config, labels, sets, log, what)
     start, views, networks = time.perf_counter(), views_of(config), []
     parts = shares(sets.network, config.n_members(len(np.unique(sets.network.rows))))
+    n_samples = counted_samples(sets.network.source.sample_index)  # shares are designed as one network for all copies
     for number, part in enumerate(parts, 1):
         network = make_network(
             config,
             labels,
             part.source.shape,
             method.network,
-            n_samples=counted_samples(part.source.sample_index),
+            n_samples=n_samples,
             delta_threshold=method.delta_threshold,
             engine=engine,
         )
