@@ -44,7 +44,7 @@ def test_a_folder_of_colour_pictures_is_seen_in_colour_in_training_and_afterward
     folder(tmp_path)
     run = train(checked(tables(tmp_path), "test"), tmp_path / "run")
     assert run.network.input_shape_ == (20, 20, 3)
-    assert run.metrics["data"]["copies"] == 8
+    assert run.metrics["data"]["copies"] == 9  # three for each of three networks
     assert run.metrics["methods"][0]["labels"]["kind"]["rate"]["mean"] == 1.0
     new = [tmp_path / f"{i}.png" for i in range(4)]
     assert np.asarray(run.predict(new)["kind"]).tolist() == ["red", "green", "red", "green"]

@@ -230,7 +230,10 @@ def extract(
         test = features_of(transform, sets.test.source, views)
     seconds = {"fit": fitted - start, "transform": time.perf_counter() - testing}
     arrays = (np.split(Y, len(networks), axis=1) for Y in (supervised[0], test[0], supervised[1], test[1]))
-    members = [[Features(labels, own, other, means)] for own, other, *means in zip(*arrays, strict=True)]
+    members = [
+        [Features(labels, own, other, (own_mean, other_mean))]
+        for own, other, own_mean, other_mean in zip(*arrays, strict=True)
+    ]
     return Extracted(members, networks, seconds)
 
 
