@@ -73,7 +73,7 @@ def test_metrics_name_data_labels_and_methods(real):
     assert metrics["warnings"] == []
     assert metrics["data"] == {
         **{"name": "data", "n_train": 300, "n_supervised": 300, "n_test": 100, "image_shape": [12, 12], "copies": 2},
-        **{"pixel_range": [0, 255], "cropping": "centre"},
+        **{"pixel_range": [0, 255], "cropping": "centre", "networks": 1},
     }
     classes = {"gender": ["F", "M"], "race": sorted(RACES)}
     units = {"age": "years", "strength": UNIT}

@@ -21,6 +21,7 @@ from higsfa.core.graph.labels import holds_classes, label_names, missing, numeri
 from higsfa.estimators.label_task import (
     GaussianClasses,
     Task,
+    as_values,
     best_of,
     check_regressor,
     cross_validate,
@@ -331,12 +332,7 @@ class LabelHead(Estimator):
     def _predict_label(self, name: Any, X: Floats) -> NDArray[Any]:
         is_numeric, classes = self.is_numeric_[name], self.label_classes_[name]
         found = estimate(self.models_[name], X[:, : self.n_used_features_[name]], classes, is_numeric)
-        if not is_numeric:
-            return classes[found]
-        if per_label(self.integer, name, False):
-            # An estimate of 18 must not become 17 because probabilities sum to 1 - 1e-16.
-            return np.floor(np.round(found, 9)).astype(np.int64)
-        return found
+        return as_values(found, classes, is_numeric, per_label(self.integer, name, False))
 
     def _score_label(self, name: Any, X: Floats, column: NDArray[Any], w: Floats) -> float:
         known = ~missing(column) & (w > 0)

@@ -283,8 +283,20 @@ def estimate(model: Any, Y: Floats, classes: NDArray[Any], is_numeric: bool) -> 
     """The estimate sum of l_c P(c | y) of a numeric label (the paper's equation), else the index of the class."""
     if not isinstance(model, GaussianClasses):
         return np.asarray(model.predict(Y)).ravel()
-    posterior = model.posterior(Y)
-    return posterior @ classes if is_numeric else np.argmax(posterior, axis=1)
+    return decide(model.posterior(Y), classes, is_numeric)
+
+
+def decide(posterior: Floats, classes: NDArray[Any], is_numeric: bool) -> NDArray[Any]:
+    """The mean of a numeric label, or the index of the most probable class."""
+    return np.asarray(posterior @ classes if is_numeric else np.argmax(posterior, axis=1))
+
+
+def as_values(found: NDArray[Any], classes: NDArray[Any], is_numeric: bool, integer: bool) -> NDArray[Any]:
+    """Estimates as users get them: names of classes, or numbers, of which perhaps only the integer part is wanted."""
+    if not is_numeric:
+        return classes[found]
+    # An estimate of 18 must not become 17 because probabilities sum to 1 - 1e-16.
+    return np.floor(np.round(found, 9)).astype(np.int64) if integer else found
 
 
 def cross_validate(

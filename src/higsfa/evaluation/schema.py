@@ -125,6 +125,7 @@ class Data(Record):
     pixel_range: PixelRange | None = None
     cropping: Literal["eyes", "centre"] | None = None
     copies: Whole | None = None
+    networks: Whole | None = None
 
 
 class Label(Record):

@@ -187,7 +187,7 @@ def _copies(config: Config, n_samples: int) -> list[Option]:
     table = config.distortion
     if table is None:
         return []
-    given = table.n_copies(n_samples)[0]
+    given = config.n_copies(n_samples)[0]
     numbers = [Option(str(n), {"distortion.copies": n}) for n in COPIES if n != given]
     return [Option("none", {"distortion": None}), *numbers]
 

@@ -1,22 +1,18 @@
 """The tables of a config file: their keys, defaults and limits.
 
-Keys that are parameters of an estimator, a graph or a distortion are read off its signature, see `follows`.
+Keys that are parameters of an estimator, a graph or a distortion are read off its signature, see `table.follows`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from functools import reduce
-from inspect import Parameter, signature
-from numbers import Integral
-from operator import or_
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
-from sklearn.utils._param_validation import Interval, StrOptions
+from pydantic import Field, model_validator
 
 from higsfa import HiGSFA, LabelHead, Layer
+from higsfa.experiments.table import Table, Text, follows
 from higsfa.graphs import (
     ClusteredGraph,
     CodeGraph,
@@ -33,6 +29,8 @@ from higsfa.images import Distortion
 AUTO_SAMPLES, MAX_AUTO_COPIES = 60_000, 8
 """How many samples copies = "auto" makes, and the most copies of one."""
 AUTO_VIEWS = 5  # of a picture, to estimate labels from
+AUTO_MEMBERS, MAX_MEMBERS = 3, 16
+"""The most networks whose estimates are averaged: by themselves, and that may be asked for."""
 MAX_PIXELS = 2**34  # most pixels of synthetic faces, which are held in memory
 RENAMED = {"memory": "memory_limit", "n_features": "n_used_features", "regularization": "covariance"}
 """Old and new names of keys, for files of earlier versions and for messages."""
@@ -50,81 +48,12 @@ RECIPES: dict[str, type[GraphRecipe]] = {
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Text = Annotated[str, Field(max_length=1000)]
 Threshold = Annotated[float, Field(gt=0, le=4)]
 Copies = Annotated[int, Field(ge=1, le=1000)]
 Size = Annotated[int, Field(ge=1, le=4096)]
 Memory = Annotated[str, Field(pattern=r"^\s*\d+(\.\d+)?\s*[kKMGT]?i?B?\s*$")]
 Mixture = Literal["auto", "shared", "separate"] | Annotated[float, Field(ge=0, le=1)]
 ByLabel = Literal["cv"] | Count | dict[Name, Literal["cv"] | Count]
-
-
-class Table(BaseModel):
-    """A table of the file; keys that are not listed are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    def params(self, estimator: Callable[..., Any]) -> dict[str, Any]:
-        """The keys that are parameters of an estimator, as its constructor takes them."""
-        names = [name for name in signature(estimator).parameters if name in type(self).model_fields]
-        values = ((name, getattr(self, name)) for name in names)
-        return {name: tuple(value) if isinstance(value, list) else value for name, value in values}
-
-
-T = TypeVar("T", bound=Table)
-
-
-def follows(
-    *estimators: Callable[..., Any], types: dict[str, Any], leave_out: Collection[str] = (), optional: bool = False
-) -> Callable[[type[T]], type[T]]:
-    """Give a table the parameters of estimators as keys, beside those that it declares itself.
-
-    The type of a key follows from the constraints of the estimator, or from its annotations, unless `types` has it.
-    Optional keys are None by default.
-    """
-
-    def extended(table: type[T]) -> type[T]:
-        fields: dict[str, Any] = {}
-        for estimator, name, given in [(e, *item) for e in estimators for item in signature(e).parameters.items()]:
-            if name in leave_out or name in table.model_fields:
-                continue
-            kind = types[name] if name in types else _type_of(estimator, name)
-            if kind is None:
-                continue  # not a key; a test wants it in `types`, or left out by name
-            default = ... if given.default is Parameter.empty else given.default
-            fields[name] = (kind | None, None) if optional else (kind, default)
-        return create_model(table.__name__, __base__=table, __doc__=table.__doc__, __module__=__name__, **fields)
-
-    return extended
-
-
-def _type_of(estimator: Any, name: str) -> Any:
-    """The type of a key, with bounds, from scikit-learn's constraints; None if a file cannot hold it."""
-    constraints = getattr(estimator, "_parameter_constraints", {}).get(name)
-    if constraints is None:
-        return get_type_hints(estimator.__init__ if hasattr(estimator, "get_params") else estimator)[name]
-    options: list[Any] = []
-    for constraint in constraints:
-        if isinstance(constraint, StrOptions):
-            options.append(Literal[tuple(sorted(constraint.options))])
-        elif isinstance(constraint, Interval):
-            options.append(_number(constraint))
-        elif constraint is Integral:
-            options.append(Annotated[int, Field(ge=-1024, le=1024)])
-        elif constraint in (str, "boolean"):
-            options.append(Text if constraint is str else bool)
-    if options and None in constraints:
-        options.append(None)
-    return reduce(or_, options) if options else None
-
-
-def _number(interval: Interval) -> Any:
-    whole = interval.type is Integral
-    low = "ge" if interval.closed in ("left", "both") else "gt"
-    high = "le" if interval.closed in ("right", "both") else "lt"
-    limits = {"ge": -1e6} if interval.left is None else {low: interval.left}
-    limits |= {"le": 10_000 if whole else 1e6} if interval.right is None else {high: interval.right}
-    return Annotated[int if whole else float, Field(**limits, allow_inf_nan=None if whole else False)]
 
 
 class AnyData(Table):
@@ -252,10 +181,10 @@ class DistortionTable(Table):
     supervised_copies: Copies | Literal["auto"] = 1
 
     def n_copies(self, n_samples: int) -> tuple[int, int]:
-        """Copies for the network and for the supervised step; "auto" makes about 60,000 samples, at most 8 of each."""
+        """Copies for networks and for the supervised step; "auto": about 60,000 samples, at most 8 of each, and 1."""
         usual = min(max(1, round(AUTO_SAMPLES / max(1, n_samples))), MAX_AUTO_COPIES)
         network = usual if self.copies == "auto" else self.copies
-        return network, min(2, network) if self.supervised_copies == "auto" else self.supervised_copies
+        return network, 1 if self.supervised_copies == "auto" else self.supervised_copies
 
 
 Steps = Annotated[int, Field(ge=1, le=100_000)]
@@ -334,6 +263,9 @@ class NetworkTable(Table):
     layer_params: EveryLayerTable = EveryLayerTable()
     delta_threshold: Threshold | None = None
     dtype: Literal["float32", "float64"] | None = None
+    members: Annotated[int, Field(ge=1, le=MAX_MEMBERS)] | Literal["auto"] = "auto"
+    """Networks that share the copies, and whose estimates are averaged; "auto": for two copies or three one network, 3
+    at most, if copies are left to the library (distortion.copies = "auto"), else 1."""
     n_jobs: Annotated[int, Field(ge=-1024, le=1024)] = -1
     front: Literal["auto", "edges", "none"] = "auto"
 
@@ -444,6 +376,25 @@ class Config(Table):
             table = self.distortion
             return AUTO_VIEWS if table is not None and table.supervised_copies == "auto" else 1
         return self.head.views
+
+    def n_members(self, n_samples: int) -> int:
+        """Networks that are trained on so many samples, each on its share of the copies."""
+        table = self.distortion
+        if self.network.members != "auto":
+            return self.network.members
+        if table is None or table.copies != "auto":
+            return 1
+        return min(AUTO_MEMBERS, (table.n_copies(n_samples)[0] + 1) // 2)
+
+    def n_copies(self, n_samples: int) -> tuple[int, int]:
+        """Copies of each sample, for all networks together and for the supervised step; "auto" gives all as many."""
+        if self.distortion is None:
+            return 1, 1
+        copies, supervised = self.distortion.n_copies(n_samples)
+        members = self.n_members(n_samples)
+        if self.distortion.copies == "auto":
+            copies = members * max(1, round(copies / members))
+        return copies, supervised
 
     def plain(self) -> dict[str, Any]:
         """All values but None, as JSON has them."""

@@ -195,11 +195,14 @@ def _renamed(tables: dict[str, Any]) -> dict[str, Any]:
         if isinstance(table, dict) and name in Config.model_fields:
             known = {key for model in _tables(Config.model_fields[name].annotation) for key in model.model_fields}
             tables[name] = {RENAMED[key] if RENAMED.get(key) in known else key: table[key] for key in table}
-    # Heads of runs whose file does not say so were trained without mirror images and other views.
+    # Runs whose file does not say so have one network, and a head that knows no mirror images and other views.
     head = tables.setdefault("head", {})
     if isinstance(head, dict):
         head.setdefault("mirror", False)
         head.setdefault("views", 1)
+    network = tables.setdefault("network", {})
+    if isinstance(network, dict):
+        network.setdefault("members", 1)
     return tables
 
 

@@ -18,9 +18,9 @@ from higsfa import GSFA, HGSFA, HiGSFA, Layer, presets
 from higsfa.core.graph.labels import encode_classes, missing
 from higsfa.estimators.layer import counted_samples
 from higsfa.experiments.config import RECIPES, Config, GraphPart
-from higsfa.experiments.data import BLOCK_VALUES
+from higsfa.experiments.data import BLOCK_VALUES, Samples
 from higsfa.experiments.interface import Counted, ExperimentError, Log, in_one_line
-from higsfa.experiments.split import Label, Sets, features_of, views_of
+from higsfa.experiments.split import Label, Sets, features_of, joined, shares, views_of
 from higsfa.graphs import GraphRecipe, GraphSum
 from higsfa.graphs.label import number_graph
 from higsfa.sources import Source
@@ -186,9 +186,18 @@ class Features(NamedTuple):
 
 
 class Extracted(NamedTuple):
-    features: list[Features]
-    network: Any
+    members: list[list[Features]]  # of each network whose estimates are averaged; of one where there is none
+    networks: list[Any]
     seconds: dict[str, float]
+
+    @property
+    def features(self) -> list[Features]:
+        """Those that are shown: of the first network."""
+        return self.members[0]
+
+    @property
+    def network(self) -> Any:
+        return self.networks[0] if self.networks else None
 
 
 def extract(
@@ -197,32 +206,45 @@ def extract(
     """Train a method (any but chance) on a fold, and compute features with it; `what` names both in messages."""
     if method.network is None:
         return _linear(method, config, labels, sets, log, what)
-    start, source, n = time.perf_counter(), sets.network.source, len(sets.network)
-    views = views_of(config)
-    network = make_network(
-        config,
-        labels,
-        source.shape,
-        method.network,
-        n_samples=counted_samples(source.sample_index),
-        delta_threshold=method.delta_threshold,
-        engine=engine,
-    )
+    start, views, networks = time.perf_counter(), views_of(config), []
+    parts = shares(sets.network, config.n_members(len(np.unique(sets.network.rows))))
+    n_samples = counted_samples(sets.network.source.sample_index)  # shares are designed as one network for all copies
+    for number, part in enumerate(parts, 1):
+        network = make_network(
+            config,
+            labels,
+            part.source.shape,
+            method.network,
+            n_samples=n_samples,
+            delta_threshold=method.delta_threshold,
+            engine=engine,
+        )
+        name = what if len(parts) == 1 else f"{what}, network {number} of {len(parts)}"
+        networks.append(_trained(network, part, checkpoint / str(number), log, name))
+    fitted, transform = time.perf_counter(), joined(networks)
+    with in_one_line(what):
+        log.stage(f"{what}: features of {len(sets.supervised):,} training samples")
+        supervised = features_of(transform, sets.supervised.source, views.of_copies)
+        log.stage(f"{what}: features of {len(sets.test):,} test samples")
+        testing = time.perf_counter()
+        test = features_of(transform, sets.test.source, views)
+    seconds = {"fit": fitted - start, "transform": time.perf_counter() - testing}
+    arrays = (np.split(Y, len(networks), axis=1) for Y in (supervised[0], test[0], supervised[1], test[1]))
+    members = [
+        [Features(labels, own, other, (own_mean, other_mean))]
+        for own, other, own_mean, other_mean in zip(*arrays, strict=True)
+    ]
+    return Extracted(members, networks, seconds)
+
+
+def _trained(network: Any, part: Samples, checkpoint: Path, log: Log, what: str) -> Any:
+    source, n = part.source, len(part)
     with in_one_line(what):
         steps = network.estimate_cost(n, input_shape=source.shape).passes * n
         log.stage(f"{what}: train on {n:,} samples", steps)
         # A progress bar cannot travel to the workers of a cluster.
-        counted = source if engine == "dask" else Counted(source, log.progress, steps)
-        network.fit(counted, sets.network.labels, checkpoint=checkpoint).set_params(engine="threads")
-        fitted = time.perf_counter()
-        log.stage(f"{what}: features of {len(sets.supervised):,} training samples")
-        supervised = features_of(network.transform, sets.supervised.source, views.of_copies)
-        log.stage(f"{what}: features of {len(sets.test):,} test samples")
-        testing = time.perf_counter()
-        test = features_of(network.transform, sets.test.source, views)
-    seconds = {"fit": fitted - start, "transform": time.perf_counter() - testing}
-    (own, own_mean), (other, other_mean) = supervised, test
-    return Extracted([Features(labels, own, other, (own_mean, other_mean))], network, seconds)
+        counted = source if network.engine == "dask" else Counted(source, log.progress, steps)
+        return network.fit(counted, part.labels, checkpoint=checkpoint).set_params(engine="threads")
 
 
 def _linear(method: Method, config: Config, labels: list[Label], sets: Sets, log: Log, what: str) -> Extracted:
@@ -251,7 +273,7 @@ def _linear(method: Method, config: Config, labels: list[Label], sets: Sets, log
         for some, mapped in maps:
             (own, own_mean), (other, other_mean) = (tuple(map(mapped, pair)) for pair in (supervised, test))
             features.append(Features(some, own, other, (own_mean, other_mean)))
-    return Extracted(features, None, {"fit": fitted - start, "transform": time.perf_counter() - fitted})
+    return Extracted([features], [], {"fit": fitted - start, "transform": time.perf_counter() - fitted})
 
 
 def _projected(pca: PCA, source: Source) -> NDArray[Any]:

@@ -27,17 +27,18 @@ from higsfa import LabelHead, __version__
 from higsfa.core.graph.labels import ALIKE
 from higsfa.evaluation.schema import FORMAT, MAX_NPZ, Metrics, guarded, to_json
 from higsfa.experiments import interface, score
-from higsfa.experiments.config import Config
+from higsfa.experiments.config import MAX_MEMBERS, Config
 from higsfa.experiments.interface import ExperimentError, Log, Progress, Silent, in_one_line
 from higsfa.experiments.methods import Extracted, Method, extract, layer_records, make_network, methods_of
 from higsfa.experiments.split import Experiment, Sets, decoded, make_sets, open_experiment
-from higsfa.experiments.use import Run
+from higsfa.experiments.use import Run, member_files
 from higsfa.io import write_atomically
 from higsfa.io.arrays import read_npz
 from higsfa.models import save
 
 FILES = ["metrics.json", "model.higsfa", "head.higsfa", score.DECODER, "config.toml", "predictions.csv"]
 FILES += ["examples.npz", "environment.json", "log.txt", "report.html", "explorer.html", "decoder.npz"]
+FILES += [name for number in range(2, MAX_MEMBERS + 1) for name in member_files(number)]
 """What may be in a run folder, also by earlier versions. metrics.json is last to come and first to go."""
 CHECKPOINT = "checkpoint"
 MAX_RESULT = 8 * 2**30
@@ -185,7 +186,7 @@ def _one(
     if method.role == "chance":
         arrays = score.chance_estimates(scored, true)
         return {"scores": score.scores(scored, true, arrays, chance=True)}, arrays, None
-    made, head, arrays, used = estimated(method, config, experiment, sets, place, log, engine, what)
+    made, heads, arrays, used = estimated(method, config, experiment, sets, place, log, engine, what)
     record: dict[str, Any] = {
         "scores": score.scores(scored, true, arrays),
         "n_features": int(made.features[0].test.shape[1]) if len(made.features) == 1 else None,
@@ -205,13 +206,13 @@ def _one(
         arrays |= rebuilt
     if method.role == "main":
         arrays |= score.figures(made.features[0], sets, n_examples)
-    return record, arrays, (made.network, head, None if sets.test.pixel_range is None else decoder)
+    return record, arrays, (made.networks, heads, None if sets.test.pixel_range is None else decoder)
 
 
 def estimated(
     method: Method, config: Config, experiment: Experiment, sets: Sets, place: Path, log: Log, engine: str, what: str
-) -> tuple[Extracted, LabelHead, score.Columns, dict[Any, int]]:
-    """A method (any but chance) trained on a fold: features, the last head, estimates, numbers of features used."""
+) -> tuple[Extracted, list[LabelHead], score.Columns, dict[Any, int]]:
+    """A method (any but chance) trained on a fold: features, the last heads, estimates, numbers of features used."""
     made = extract(method, config, experiment.labels, sets, place, log, engine, what)
     log.stage(f"{what}: estimate labels")
     n_used: Any = config.head.n_used_features
@@ -219,17 +220,18 @@ def estimated(
         n_used = config.comparison.n_used_features.get(method.key, "cv")  # type: ignore[call-overload]
     arrays: score.Columns = {}
     used: dict[Any, int] = {}
-    for features in made.features:
-        head = score.fit_head(config, features, sets.supervised, n_used)
-        known = [label for label in features.labels if label in experiment.scored]
-        arrays |= score.estimate(head, known, features.of_head[1])
-        used.update(head.n_used_features_)
-    return made, head, arrays, used
+    for members in zip(*made.members, strict=True):
+        heads = [score.fit_head(config, features, sets.supervised, n_used) for features in members]
+        known = [label.name for label in members[0].labels if label in experiment.scored]
+        arrays |= score.estimate(heads, known, [features.of_head[1] for features in members])
+        used.update(heads[0].n_used_features_)
+    return made, heads, arrays, used
 
 
-def _keep(folder: Path, network: Any, head: Any, decoder: Any) -> None:
-    save(network, folder / "model.higsfa")
-    save(head, folder / "head.higsfa")
+def _keep(folder: Path, networks: Sequence[Any], heads: Sequence[Any], decoder: Any) -> None:
+    for number, pair in enumerate(zip(networks, heads, strict=True), 1):
+        for name, fitted in zip(member_files(number), pair, strict=True):
+            save(fitted, folder / name)
     if decoder is not None:
         score.write_decoder(folder, decoder)
 
@@ -286,6 +288,7 @@ def _essence(config: Config) -> dict[str, Any]:
     for key in ("n_jobs", "spill", "memory_limit"):
         tables["network"].pop(key, None)
     tables["head"] |= {"mirror": config.averages_mirror_images, "views": config.n_views}
+    tables["network"]["members"] = config.n_members(1)
     return tables
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -18,6 +18,7 @@ from sklearn.metrics import confusion_matrix
 
 from higsfa import LabelHead, metrics
 from higsfa.core.graph.labels import kind_of, missing
+from higsfa.estimators.label_task import as_values, decide, per_label
 from higsfa.evaluation.schema import MAX_CONFUSED, MAX_GROUPED
 from higsfa.experiments.config import Config
 from higsfa.experiments.data import BLOCK_VALUES, Samples, unit_range
@@ -62,13 +63,19 @@ def fit_head(config: Config, features: Features, samples: Samples, n_features: A
         return LabelHead(**params).fit(features.of_head[0], labels, groups=samples.groups)
 
 
-def estimate(head: LabelHead, labels: list[Label], Y: NDArray[Any]) -> Columns:
-    """Estimates of labels; for categorical ones also the probability of the estimated class."""
-    values = head.predict(Y)
-    columns = {f"estimate {label.name}": np.asarray(values[label.name]) for label in labels}
-    for label in labels:
-        if not label.is_numeric:
-            columns[f"probability {label.name}"] = head.predict_proba(Y, label.name).max(axis=1)
+def estimate(heads: Sequence[LabelHead], names: Sequence[str], features: Sequence[NDArray[Any]]) -> Columns:
+    """Estimates from mean probabilities over heads, each of its own features; of classes also their probability.
+
+    Heads that learned from the same labels have the same classes.
+    """
+    columns, first = {}, heads[0]
+    for name in names:
+        P = np.mean([head.predict_proba(Y, name) for head, Y in zip(heads, features, strict=True)], axis=0)
+        classes, is_numeric = first.label_classes_[name], first.is_numeric_[name]
+        integer = per_label(first.integer, name, False)
+        columns[f"estimate {name}"] = as_values(decide(P, classes, is_numeric), classes, is_numeric, integer)
+        if not is_numeric:
+            columns[f"probability {name}"] = P.max(axis=1)
     return columns
 
 
@@ -252,7 +259,8 @@ def gather(
             "image_shape": None if data.pixel_range is None else list(data.source.shape),
             "pixel_range": None if data.pixel_range is None else list(data.pixel_range),
             "cropping": data.cropping,
-            "copies": 1 if config.distortion is None else config.distortion.n_copies(len(folds[-1].train))[0],
+            "copies": config.n_copies(len(folds[-1].train))[0],
+            "networks": config.n_members(len(folds[-1].train)),
         },
         "labels": [label.record(classes.get(label.name)) for label in scored],
         "n_folds": len(folds),

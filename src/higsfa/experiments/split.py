@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +17,11 @@ from higsfa.core.graph.labels import CATEGORICAL, NUMERIC, encode_classes, kind_
 from higsfa.evaluation import protocols
 from higsfa.evaluation.schema import LARGEST
 from higsfa.experiments.config import Config, DataTable, FileData, LabelTable
-from higsfa.experiments.data import Samples, read_data
+from higsfa.experiments.data import BLOCK_VALUES, Samples, read_data
 from higsfa.experiments.interface import ExperimentError, in_one_line, named, noted
 from higsfa.images import Distortion
 from higsfa.sources import Source
+from higsfa.training.sources import blocks
 
 USUAL_LABELS = {
     **dict.fromkeys(("faces", "morph2", "utkface", "fairface"), ("age", "gender", "race")),
@@ -286,6 +288,10 @@ def make_sets(config: Config, fold: Fold) -> Sets:
     if views.n_copies > 1:
         with in_one_line("[head] views"):  # said now, not when the network has been trained
             sources.repeat(test.source, views.n_copies, views)
+    (copies, supervised_copies), n_members = config.n_copies(len(fold.train)), config.n_members(len(fold.train))
+    if n_members > copies:
+        what = f"[network] members = {n_members}: networks share the copies of [distortion], and there are {copies}"
+        raise ExperimentError(f"{what}; make more copies, or fewer networks")
     if table is None:
         train = network_input(config, fold.train)
         return Sets(train, train, test)
@@ -301,8 +307,15 @@ def make_sets(config: Config, fold: Fold) -> Sets:
             source = sources.repeat(fold.train.source, copies, Distortion(**{**params, "seed": seed}))
         return network_input(config, fold.train.subset(source.sample_index, source))
 
-    copies, supervised_copies = table.n_copies(len(fold.train))
     return Sets(distorted(copies, params["seed"]), distorted(supervised_copies, params["seed"] + 1), test)
+
+
+def shares(samples: Samples, n_members: int) -> list[Samples]:
+    """What each of several networks is trained on: all samples, in other copies than the other networks."""
+    if n_members == 1:
+        return [samples]
+    copy = np.arange(len(samples)) % (len(samples) // len(np.unique(samples.rows)))  # copies of one are neighbours
+    return [samples.subset(np.flatnonzero(copy % n_members == member)) for member in range(n_members)]
 
 
 @dataclass(frozen=True)
@@ -340,6 +353,16 @@ def views_of(config: Config) -> Views:
     given = {} if config.distortion is None else config.distortion.params(Distortion)
     moves = {name: given[name] for name in ("shift", "rotation", "scale", "interpolation") if name in given}
     return Views(config.n_views, config.averages_mirror_images, Distortion(**moves, identity_first=True))
+
+
+def joined(networks: Sequence[Any]) -> Callable[[Source], NDArray[Any]]:
+    """The features of several networks side by side; every picture is decoded and distorted once."""
+
+    def transform(source: Source) -> NDArray[Any]:
+        parts = [np.hstack([net.transform(images) for net in networks]) for _, images in blocks(source, BLOCK_VALUES)]
+        return np.concatenate(parts) if parts else np.hstack([net.transform(source) for net in networks])
+
+    return networks[0].transform if len(networks) == 1 else transform
 
 
 def features_of(transform: Any, source: Source, views: Views) -> tuple[NDArray[Any], NDArray[Any]]:

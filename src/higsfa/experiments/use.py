@@ -18,7 +18,15 @@ from higsfa.experiments import score
 from higsfa.experiments.config import Config
 from higsfa.experiments.data import Paths, Samples, new_pictures
 from higsfa.experiments.interface import ExperimentError, Progress, Silent, in_one_line, load_config, with_paths
-from higsfa.experiments.split import Experiment, features_of, make_sets, network_input, open_experiment, views_of
+from higsfa.experiments.split import (
+    Experiment,
+    features_of,
+    joined,
+    make_sets,
+    network_input,
+    open_experiment,
+    views_of,
+)
 from higsfa.io.arrays import read_npz
 from higsfa.models import load
 from higsfa.reconstruction import LinearReconstruction, morph
@@ -30,6 +38,12 @@ AnyPath = str | os.PathLike[str]
 MAX_CSV = 2_000_000_000
 MAX_ARRAYS = 1_000_000_000
 EXPLORED = 500  # test pictures that the explorer takes its examples and its statistics from
+
+
+def member_files(number: int) -> tuple[str, str]:
+    """The files of a network and its head; 1 is the first."""
+    own = "" if number == 1 else str(number)
+    return f"model{own}.higsfa", f"head{own}.higsfa"
 
 
 class Rebuilt(NamedTuple):
@@ -69,7 +83,9 @@ class Run:
     predictions, examples : dicts of arrays
         Columns of predictions.csv (NaN or None where unknown), and the arrays of examples.npz.
     network, head : fitted estimators
-        Of the last fold.
+        Of the last fold; the first ones, if there are several. Features, reconstructions and morphs are theirs.
+    members : list of (network, head)
+        All of the last fold, whose estimates are averaged.
     decoder : LinearReconstruction
         Pictures from features. If an early version wrote the run, it is learned from the training data, and kept.
     experiment : Experiment
@@ -143,6 +159,12 @@ class Run:
         return self._read("head.higsfa", load)
 
     @cached_property
+    def members(self) -> list[tuple[Any, Any]]:
+        n_others = self.config.n_members(self.record.data.n_train) - 1
+        others = [[self._read(name, load) for name in member_files(number)] for number in range(2, n_others + 2)]
+        return [(self.network, self.head), *((network, head) for network, head in others)]
+
+    @cached_property
     def decoder(self) -> LinearReconstruction:
         if self.pixel_range is None:
             raise ExperimentError(f"{self.folder} was not trained on the pixels of pictures: there is nothing to draw")
@@ -211,9 +233,11 @@ class Run:
         """
         return self.network.transform(self._input(pictures, eyes, cropped))
 
-    def _estimates_from(self, source: Source) -> NDArray[Any]:
-        """The features that the head takes: means over views, if it was trained on such."""
-        return features_of(self.network.transform, source, views_of(self.config))[1]
+    def _estimates(self, source: Source, names: Sequence[Any]) -> score.Columns:
+        """Estimates of labels; heads take means over views, if they were trained on such."""
+        networks, heads = zip(*self.members, strict=True)
+        Y = features_of(joined(networks), source, views_of(self.config))[1]
+        return score.estimate(heads, names, np.split(Y, len(networks), axis=1))
 
     def predict(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> dict[str, NDArray[Any]]:
         """Estimate the labels of pictures; parameters as in `transform`.
@@ -226,13 +250,12 @@ class Run:
         """
         if not isinstance(pictures, Source | np.ndarray):
             pictures = self.pictures(pictures, eyes=eyes, cropped=cropped)
-        Y = self._estimates_from(self._input(pictures, eyes, cropped))
+        found = self._estimates(self._input(pictures, eyes, cropped), self.head.label_names_)
         columns = {"file": np.array([str(path) for path in pictures.paths])} if hasattr(pictures, "paths") else {}
-        found = self.head.predict(Y)
         for name in self.head.label_names_:
-            columns[str(name)] = np.asarray(found[name])
+            columns[str(name)] = found[f"estimate {name}"]
             if not self.head.is_numeric_[name]:
-                columns[f"{name}_probability"] = self.head.predict_proba(Y, name).max(axis=1)
+                columns[f"{name}_probability"] = found[f"probability {name}"]
         return columns
 
     def reconstruct(self, pictures: Any, *, eyes: Any = None, cropped: bool = False) -> Rebuilt:
@@ -331,7 +354,7 @@ class Run:
         fold, scored = self.experiment.folds[-1], self.experiment.scored
         sets = make_sets(self.config, fold)
         with in_one_line("the model of this run does not fit these data"):
-            found = score.estimate(self.head, scored, self._estimates_from(sets.test.source))
+            found = self._estimates(sets.test.source, [label.name for label in scored])
         true = score.truth(self.config, scored, sets.test)
         by_label, labels = score.scores(scored, true, found), {}
         for label in scored:

@@ -87,12 +87,13 @@ def outcomes(metrics: Metrics) -> list[str]:
 
 def setup(metrics: Metrics) -> str:
     """What was trained, on what."""
-    data, n_folds = metrics.data, metrics.n_folds or 1
+    data, n_folds, networks = metrics.data, metrics.n_folds or 1, metrics.data.networks or 1
     things = f"pictures of {' × '.join(map(str, data.image_shape))} pixels" if data.image_shape else "samples"
     copies = f", each in {data.copies} distorted copies," if data.copies and data.copies > 1 else ""
+    shared = f" Its estimates are means over {data.networks} networks, which share the copies." if networks > 1 else ""
     folds = f" The experiment was repeated on {n_folds} splits of the data." if n_folds > 1 else ""
     name, n_train, n_test = metrics.main.name, f"{data.n_train:,}", f"{data.n_test:,}"
-    return f"{name} was trained on {n_train} {things}{copies} and tested on {n_test} others.{folds}"
+    return f"{name} was trained on {n_train} {things}{copies} and tested on {n_test} others.{shared}{folds}"
 
 
 def _results(metrics: Metrics) -> list[tuple[Label, str, tuple[str, str] | None, tuple[str, str] | None]]:
