@@ -276,11 +276,11 @@ class Pencil:
 
         This is the Cholesky factor of C, or the columns W with W^T C W = 1 if C was decomposed.
         """
-        A, C = (_with_diagonal(self._A, 2.0 * self._noise), self._C)
+        A = _with_diagonal(self._A, 2.0 * self._noise)
         if self._axes is not None:
             lengths = 1.0 / np.sqrt(self._variances + self._noise)
             return A * np.outer(lengths, lengths), self._axes * lengths
-        factor = np.asarray(np.linalg.cholesky(_with_diagonal(C, self._noise)), np.float64)
+        factor = np.asarray(np.linalg.cholesky(_with_diagonal(self._C, self._noise)), np.float64)
         return reduce_pair(A, factor), factor
 
     def values(self) -> Floats:

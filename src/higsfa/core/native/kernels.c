@@ -22,11 +22,11 @@
 #define CLONES static
 #endif
 
-/* The same, with every product rounded before it is added, as numpy does. */
+/* Every product is rounded before it is added, as numpy does. Other compilers join no more than one statement. */
 #if defined(__GNUC__) && !defined(__clang__)
-#define AS_NUMPY CLONES __attribute__((optimize("fp-contract=off")))
+#define AS_NUMPY __attribute__((optimize("fp-contract=off")))
 #else
-#define AS_NUMPY static
+#define AS_NUMPY
 #endif
 
 /* Products of small matrices in the widest registers of the processor; elsewhere BLAS computes them. */
@@ -171,7 +171,7 @@ EXPORT void shorten_f32(const float *x, int64_t x_stride, int64_t n_rows, int64_
 }
 
 /* Of a position in fractions of a pixel, from 0 to the last one: the pixel, and how far the position lies beyond it. */
-static ALWAYS_INLINE int32_t pixel_of(int32_t position, int32_t last, int bits, float *beyond)
+static ALWAYS_INLINE AS_NUMPY int32_t pixel_of(int32_t position, int32_t last, int bits, float *beyond)
 {
     position = position < 0 ? 0 : position > last ? last : position;
     *beyond = (float)(position & ((1 << bits) - 1)) * (1.0f / (float)(1 << bits));
@@ -179,7 +179,7 @@ static ALWAYS_INLINE int32_t pixel_of(int32_t position, int32_t last, int bits, 
 }
 
 /* Six times the cubic B-spline at -1, 0, 1 and 2 minus an offset. */
-static ALWAYS_INLINE void spline_weights(float offset, float *w)
+static ALWAYS_INLINE AS_NUMPY void spline_weights(float offset, float *w)
 {
     float rest = 1.0f - offset, square = offset * offset;
     float a = rest * rest, b = 3.0f * offset;
@@ -193,7 +193,7 @@ static ALWAYS_INLINE void spline_weights(float offset, float *w)
     w[2] = w[2] - w[3];
 }
 
-AS_NUMPY void warp_row(const float *coefficients, int32_t stride, int64_t width, const int32_t *x, const int32_t *y,
+CLONES AS_NUMPY void warp_row(const float *coefficients, int32_t stride, int64_t width, const int32_t *x, const int32_t *y,
                        int32_t x_row, int32_t y_row, int32_t last_x, int32_t last_y, int bits, float *restrict out)
 {
     for (int64_t c = 0; c < width; c++) {
